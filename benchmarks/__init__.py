@@ -1,0 +1,1 @@
+"""Benchmarks: ratios against raw drivers, measured in the same run."""

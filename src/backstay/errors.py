@@ -1,0 +1,161 @@
+"""Every error a caller of Backstay can meet, grouped by who must act.
+
+BackstayError
+├── NotFound                  nothing of yours has this id
+├── Conflict                  the session is not in the state you assumed; look again, then decide
+│   ├── SessionBusy           somebody else is speaking
+│   ├── LeaseLost             you stopped holding the session; stop writing
+│   ├── RevisionMismatch      it changed since you looked
+│   ├── RequestMismatch       this request id was used for something else
+│   ├── SessionEnded          it was ended, for good
+│   ├── SessionExpired        its time to live ran out
+│   └── NothingToDo           there is nothing to undo, redo, retry, edit or decide
+├── Rejected                  the input can never be accepted as it is
+│   ├── InvalidAddress
+│   ├── InvalidPayload
+│   └── TooLarge
+├── StoreError                the operator must act
+│   ├── StoreUnavailable      cannot be reached or written right now
+│   ├── StoreFull             no room; reads go on
+│   │   └── StoreReadOnly     no right to write; reads go on
+│   ├── SchemaMismatch        not our file, or another version's
+│   ├── CorruptRecord         a record cannot be read
+│   └── UsedAfterFork         the handle belongs to the parent process
+└── ConfigError               a setting is wrong
+"""
+
+from typing import ClassVar
+
+
+class BackstayError(Exception):
+    """Something Backstay could not do."""
+
+    hint: ClassVar[str] = ""
+
+    def __init__(self, message: str = "", *, hint: str | None = None) -> None:
+        super().__init__(message or (type(self).__doc__ or "").splitlines()[0])
+        self.advice = self.hint if hint is None else hint
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return f"{text} ({self.advice})" if self.advice else text
+
+
+class NotFound(BackstayError):
+    """Nothing of yours has this id."""
+
+    hint = "Check the id and the owner; another owner's records are never shown."
+
+
+class Conflict(BackstayError):
+    """The session is not in the state you assumed."""
+
+
+class SessionBusy(Conflict):
+    """Somebody else is speaking here."""
+
+    hint = "Submit with if_busy='enqueue', or cancel the running turn."
+
+
+class LeaseLost(Conflict):
+    """This holder no longer has the right to write the session."""
+
+    hint = "Stop this turn: it was ended or taken over. Read the session to see how."
+
+
+class RevisionMismatch(Conflict):
+    """The session changed since you looked."""
+
+    hint = "Read the session again and repeat with its current revision."
+
+    def __init__(self, message: str = "", *, expected: int = 0, actual: int = 0) -> None:
+        super().__init__(message)
+        self.expected, self.actual = expected, actual
+
+
+class RequestMismatch(Conflict):
+    """This request id was already used for a different request."""
+
+    hint = "Repeat a request with the same content, or choose a new request_id."
+
+
+class SessionEnded(Conflict):
+    """The session was ended and takes no more writes."""
+
+    hint = "It stays readable. Resolve its address again to start a new session."
+
+
+class SessionExpired(Conflict):
+    """The session's time to live ran out and it takes no more writes."""
+
+    hint = "It stays readable. Resolve its address again to start a new session."
+
+
+class NothingToDo(Conflict):
+    """There is nothing this verb could act on."""
+
+
+class Rejected(BackstayError):
+    """The input can never be accepted as it is."""
+
+
+class InvalidAddress(Rejected):
+    """A part of the address is missing or malformed."""
+
+    def __init__(self, part: str, problem: str, *, hint: str | None = None) -> None:
+        super().__init__(f"address part {part!r} {problem}", hint=hint)
+        self.part = part
+
+
+class InvalidPayload(Rejected):
+    """The content is malformed."""
+
+
+class TooLarge(Rejected):
+    """The content is larger than the limit."""
+
+
+class StoreError(BackstayError):
+    """The store cannot do its work; its operator must act."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached or written right now; nothing was changed."""
+
+    hint = "Try again; if it persists, check the disk and who holds the store."
+
+
+class StoreFull(StoreError):
+    """There is no room to write; nothing was changed and reads go on."""
+
+    hint = "Free some disk space and repeat the request; no restart is needed."
+
+
+class StoreReadOnly(StoreFull):
+    """The disk or file cannot be written; nothing was changed and reads go on."""
+
+    hint = "Make the disk writable and repeat the request; no restart is needed."
+
+
+class SchemaMismatch(StoreError):
+    """The file is not a Backstay database this version can use."""
+
+
+class CorruptRecord(StoreError):
+    """A record cannot be read."""
+
+    hint = "Nothing was skipped or changed. Keep the file and restore the record from a backup."
+
+    def __init__(self, record: str, problem: str) -> None:
+        super().__init__(f"{record}: {problem}")
+        self.record = record
+
+
+class UsedAfterFork(StoreError):
+    """This store was opened before a fork and belongs to the parent process."""
+
+    hint = "Open the store again in the child process."
+
+
+class ConfigError(BackstayError):
+    """A setting is wrong."""

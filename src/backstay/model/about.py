@@ -1,0 +1,14 @@
+"""What a store is, told to the person who runs it."""
+
+import msgspec
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """A store's engine, schema and size."""
+
+    url: str
+    engine: str
+    engine_version: str
+    schema: int
+    sessions: int
+    workers: int

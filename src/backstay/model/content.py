@@ -1,0 +1,98 @@
+"""What is said: the parts of a message, and the bodies an agent streams."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from backstay.errors import InvalidPayload
+
+# Arguments, results and custom data are whatever JSON the caller's tools speak; only their codec looks inside.
+Json = Any
+
+Role = Literal["user", "assistant", "tool", "system", "summary"]
+
+
+class Text(msgspec.Struct, frozen=True, tag="text"):
+    """Words, said by a person or an agent."""
+
+    text: str
+
+
+class Thought(msgspec.Struct, frozen=True, tag="thought"):
+    """An agent's reasoning, kept apart from what it says."""
+
+    text: str
+
+
+class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True):
+    """An agent's wish to run a tool. `id` is unique within its turn and pairs the call with its result."""
+
+    id: str
+    name: str
+    arguments: Json = msgspec.field(default_factory=dict)
+    approval: bool = False
+    idempotent: bool = False
+
+
+class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=True):
+    """What the tool call named by `id` gave back."""
+
+    id: str
+    output: Json = None
+    error: bool = False
+
+
+class Attachment(msgspec.Struct, frozen=True, tag="attachment"):
+    """A file that came with a message; `blob` is the SHA-256 of its bytes, uploaded before."""
+
+    blob: str
+    name: str
+    media_type: str
+    size: int
+
+
+class Custom(msgspec.Struct, frozen=True, tag="custom", omit_defaults=True):
+    """Anything an application wants to keep in the story without Backstay knowing what it means."""
+
+    kind: str
+    data: Json = None
+
+
+class Usage(msgspec.Struct, frozen=True, tag="usage", omit_defaults=True):
+    """What a model call cost. Reported, counted, and never part of a message."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost: float = 0.0
+    model: str | None = None
+
+
+Part = Text | Thought | ToolCall | ToolResult | Attachment | Custom
+Body = Text | Thought | ToolCall | ToolResult | Custom | Usage
+Content = str | Part | Sequence[Part]
+
+_PARTS = (Text, Thought, ToolCall, ToolResult, Attachment, Custom)
+BODIES = (Text, Thought, ToolCall, ToolResult, Custom, Usage)
+
+
+def parts_of(content: Content) -> tuple[Part, ...]:
+    """Content in its one stored shape, or `InvalidPayload`."""
+    if isinstance(content, str):
+        return (Text(content),)
+    if isinstance(content, _PARTS):
+        return (content,)
+    if isinstance(content, Sequence) and not isinstance(content, bytes | bytearray):
+        parts = tuple(part for part in content if isinstance(part, _PARTS))
+        if parts and len(parts) == len(content):
+            return parts
+    raise InvalidPayload(
+        f"content is {type(content).__name__}, not text or a non-empty list of parts",
+        hint="Pass a str, or parts such as [Text('…'), Attachment(…)].",
+    )
+
+
+def text_of(parts: Sequence[Part]) -> str:
+    """The words of these parts alone, as a person would read them."""
+    return "\n".join([part.text for part in parts if isinstance(part, Text)])

@@ -1,0 +1,122 @@
+"""Ids: a prefix that says what is named, and a UUIDv7 in base32 that sorts by time.
+
+An id is a name, never a secret: every verb checks the owner as well.
+"""
+
+import re
+import secrets
+import threading
+from typing import NewType
+
+from backstay.clock import Clock
+from backstay.errors import NotFound
+
+SessionId = NewType("SessionId", str)
+WindowId = NewType("WindowId", str)
+TurnId = NewType("TurnId", str)
+MessageId = NewType("MessageId", str)
+WorkerId = NewType("WorkerId", str)
+UploadId = NewType("UploadId", str)
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
+# 26 letters hold 130 bits, so the first is 0 to 7; the eleventh holds the UUID's version, the fourteenth its variant.
+_LETTER = "[0-9a-hjkmnp-tv-z]"
+_SHAPE = f"[0-7]{_LETTER}{{9}}[ef]{_LETTER}{{2}}[89abrstv]{_LETTER}{{12}}"
+_NOUNS = {"ses": "session", "win": "window", "trn": "turn", "msg": "message", "wrk": "worker", "upl": "upload"}
+_MATCH = {prefix: re.compile(f"{prefix}_{_SHAPE}").fullmatch for prefix in _NOUNS}
+
+_VERSION = 7 << 76
+_VARIANT = 2 << 62
+_TAIL_BITS = 74
+_LOW_MASK = (1 << 62) - 1
+
+
+class IdSource:
+    """Makes ids that never repeat and never sort before an earlier one of the same source."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._moment = -1
+        self._tail = 0
+
+    def session(self) -> SessionId:
+        return SessionId("ses_" + self._letters())
+
+    def window(self) -> WindowId:
+        return WindowId("win_" + self._letters())
+
+    def turn(self) -> TurnId:
+        return TurnId("trn_" + self._letters())
+
+    def message(self) -> MessageId:
+        return MessageId("msg_" + self._letters())
+
+    def worker(self) -> WorkerId:
+        return WorkerId("wrk_" + self._letters())
+
+    def upload(self) -> UploadId:
+        return UploadId("upl_" + self._letters())
+
+    def _letters(self) -> str:
+        with self._lock:
+            now = self._clock.now()
+            if now > self._moment:
+                # The top bit stays clear, so that counting on within one millisecond has room.
+                self._moment, self._tail = now, secrets.randbits(_TAIL_BITS - 1)
+            else:
+                self._tail += 1
+            return _spell(self._moment, self._tail)
+
+
+def _spell(moment: int, tail: int) -> str:
+    value = (moment << 80) | _VERSION | ((tail >> 62) << 64) | _VARIANT | (tail & _LOW_MASK)
+    return "".join([_PAIRS[(value >> shift) & 1023] for shift in range(120, -1, -10)])
+
+
+def check_session_id(text: str) -> SessionId:
+    """The same text as a session id, or `NotFound`: what cannot be an id names nothing."""
+    return SessionId(_check(text, "ses"))
+
+
+def check_window_id(text: str) -> WindowId:
+    """The same text as a window id, or `NotFound`."""
+    return WindowId(_check(text, "win"))
+
+
+def check_turn_id(text: str) -> TurnId:
+    """The same text as a turn id, or `NotFound`."""
+    return TurnId(_check(text, "trn"))
+
+
+def check_message_id(text: str) -> MessageId:
+    """The same text as a message id, or `NotFound`."""
+    return MessageId(_check(text, "msg"))
+
+
+def check_upload_id(text: str) -> UploadId:
+    """The same text as an upload id, or `NotFound`."""
+    return UploadId(_check(text, "upl"))
+
+
+def earliest_worker(moment: int) -> WorkerId:
+    """Sorts before every worker id made at this millisecond or later."""
+    return WorkerId("wrk_" + _spell(max(moment, 0), 0))
+
+
+def moment_of(text: str) -> int:
+    """The millisecond at which this id was made."""
+    value = 0
+    for letter in text[4:14]:
+        value = value << 5 | _ALPHABET.index(letter)
+    return value
+
+
+def _check(text: object, prefix: str) -> str:
+    if isinstance(text, str) and _MATCH[prefix](text):
+        return text
+    shown = repr(text) if len(repr(text)) <= 64 else repr(text)[:61] + "..."
+    raise NotFound(
+        f"{shown} is not a {_NOUNS[prefix]} id", hint=f"It looks like {prefix}_01hzx… with 26 letters and digits."
+    )

@@ -1,0 +1,30 @@
+"""A lease: the right to write a session for a while, and who has it."""
+
+import msgspec
+
+from backstay.model.ids import SessionId, WorkerId
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds a session. The fence gives safety; the time only says when others may stop waiting."""
+
+    session: SessionId
+    holder: WorkerId
+    fence: int
+    until: int
+    boot_id: str
+
+
+class Worker(msgspec.Struct, frozen=True, kw_only=True):
+    """A process's handle on the store that can hold leases; `alive` is asked of the system, not remembered."""
+
+    id: WorkerId
+    host: str
+    pid: int
+    boot_id: str
+    started_at: int
+    alive: bool
+
+    @property
+    def described(self) -> str:
+        return f"{self.id} (process {self.pid} on {self.host})"

@@ -1,0 +1,214 @@
+"""What search sees of a text: its words, folded alike in the index, in the query and in the snippet.
+
+Case, accents and letter widths do not count. Scripts written without spaces give one word per character, so a run of
+them is found wherever it stands. The words are made here and not by the database, so every engine finds the same text.
+"""
+
+import re
+import unicodedata
+
+import msgspec
+
+from backstay.errors import InvalidPayload, TooLarge
+
+QUERY_LENGTH = 1_000
+QUERY_TERMS = 32
+
+_HOW_TO_ASK = 'Write words to find; "a phrase", a prefix* and -word for what must not be there also work.'
+
+
+class SearchTerm(msgspec.Struct, frozen=True, kw_only=True):
+    """Folded words that stand side by side in a text; with `prefix`, the last may go on."""
+
+    words: tuple[str, ...]
+    prefix: bool = False
+    excluded: bool = False
+
+
+class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person looks for: texts with every wanted term and no excluded one."""
+
+    terms: tuple[SearchTerm, ...]
+
+    def __post_init__(self) -> None:
+        if not self.wanted:
+            raise InvalidPayload("the search names no word to find", hint=_HOW_TO_ASK)
+
+    @property
+    def wanted(self) -> tuple[SearchTerm, ...]:
+        """The terms a found text has; never empty."""
+        return tuple(term for term in self.terms if not term.excluded)
+
+    @property
+    def unwanted(self) -> tuple[SearchTerm, ...]:
+        """The terms a found text lacks."""
+        return tuple(term for term in self.terms if term.excluded)
+
+
+def segmented(text: str) -> str:
+    """The text as the index takes it: a tokenizer that only splits at what is no letter finds our words in it."""
+    return text if text.isascii() else _folded(text)
+
+
+def words(text: str) -> list[str]:
+    """The words of the text, folded, in order."""
+    return _folded(text).split()
+
+
+def spans(text: str) -> list[tuple[int, int]]:
+    """Where each of `words(text)` stands in the text; they never overlap."""
+    return [word.span() for word in _WORD.finditer(_JOINABLE.sub(_glued, text).translate(_KINDS))]
+
+
+def parse_query(text: str) -> SearchQuery:
+    """Read a person's search; what is not a phrase, a prefix or an exclusion is taken literally."""
+    _refuse_unreadable(text)
+    terms = [term for written in _TERM.finditer(text) if (term := _term(written)).words]
+    if len(terms) > QUERY_TERMS:
+        raise TooLarge(f"the search has {len(terms)} terms, the limit is {QUERY_TERMS}", hint="Search for fewer words.")
+    return SearchQuery(terms=tuple(dict.fromkeys(terms)))
+
+
+def fts5_expression(query: SearchQuery) -> str:
+    """The query as an FTS5 MATCH expression over the column `text`; no word in it can act as syntax."""
+    wanted = " AND ".join(_phrase(term) for term in query.wanted)
+    unwanted = "".join(f" NOT {_phrase(term)}" for term in query.unwanted)
+    return f"text : ({wanted}{unwanted})"
+
+
+# A quote opens a phrase only where a term begins, so the one in `24" monitor` is literal. Keyboards that bend quotes
+# are understood. A minus excludes only directly before its word: `--verbose` and `a - b` are literal.
+_TERM = re.compile(
+    r'(?P<minus>(?<!\S)-(?=[^\s-]))?(?:["“”＂](?P<phrase>[^"“”＂]*)(?:["“”＂]|\Z)(?P<star>\*)?|(?P<word>\S+))'
+)
+
+
+def _term(written: re.Match[str]) -> SearchTerm:
+    literal = written["word"] or written["phrase"] or ""
+    prefix = written["word"].endswith("*") if written["word"] else bool(written["star"])
+    return SearchTerm(words=tuple(words(literal)), prefix=prefix, excluded=bool(written["minus"]))
+
+
+def _refuse_unreadable(text: str) -> None:
+    if len(text) > QUERY_LENGTH:
+        raise TooLarge(
+            f"the search has {len(text):,} characters, the limit is {QUERY_LENGTH:,}", hint="Search for fewer words."
+        )
+    if found := re.search("[\0\ud800-\udfff]", text):
+        raise InvalidPayload(
+            f"the search has U+{ord(found[0]):04X} at {found.start()}, which no text may have", hint="Send plain UTF-8."
+        )
+
+
+def _phrase(term: SearchTerm) -> str:
+    quoted = " + ".join('"' + word.replace('"', '""') + '"' for word in term.words)
+    return f"{quoted} *" if term.prefix else quoted
+
+
+# The scripts that put no spaces between words: Thai and Lao, Myanmar, Khmer, Hangul, Han, Kana and Bopomofo.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u302f\u3031-\u303c"
+    "\u3041-\u30ff\u3105-\u312f\u3131-\u318e\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f"
+    "\ua9e0-\ua9ff\uaa60-\uaa7f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc"
+    "\U00016fe0-\U00018cff\U0001aff0-\U0001b16f\U00020000-\U0003fffd]"
+)
+
+# Characters that can be written as a sequence and are one letter all the same: voiced kana (also of half width),
+# Hangul syllables, one Myanmar vowel. Every other composed character folds like the sequence it stands for.
+_JOINABLE = re.compile(
+    "[\u1025\u1100-\u1112\u3046-\u30fd\uac00-\ud7a3\uff66-\uff9d]"
+    "(?:[\u102e\u11a8-\u11c2\u3099\u309a\uff9e\uff9f]|[\u1161-\u1175][\u11a8-\u11c2]?)"
+)
+
+# Soft hyphen, joiners, variation selectors, the Arabic stretcher: there or not, it is the same word.
+_UNSEEN = re.compile("[\u00ad\u034f\u0640\u180b-\u180f\u200d\u2060\ufe00-\ufe0f\ufeff\U000e0100-\U000e01ef]")
+
+# Letters of today that FTS5's tokenizer, whose tables are older, still takes for marks.
+_ONCE_MARKS = re.compile("[\u19b0-\u19c0\u19c8\u19c9\u1cf2\u1cf3]")
+_PRIVATE_USE = 0xF0000
+
+
+def _folded(text: str) -> str:
+    return _JOINABLE.sub(_joined, text).translate(_FOLDS)
+
+
+def _joined(sequence: re.Match[str]) -> str:
+    return unicodedata.normalize("NFKC", sequence[0])
+
+
+def _glued(sequence: re.Match[str]) -> str:
+    """The sequence at its own length, with unseen characters behind the first one if it is one letter."""
+    written = sequence[0]
+    return written[0].ljust(len(written), "\u034f") if len(_joined(sequence)) == 1 else written
+
+
+def _fold(character: str) -> str:
+    """What a character is to search: letters, nothing, a space, or a letter between spaces."""
+    form = unicodedata.normalize("NFKC", character)
+    plain = form if len(form) == 1 else character
+    if _ignored(plain):
+        return ""
+    if not _lettered(plain):
+        return " "
+    return f" {_indexable(plain)} " if _alone(plain) else _spelled(plain)
+
+
+def _spelled(character: str) -> str:
+    """The character in small letters without accents, ligatures taken apart."""
+    parts = [part for part in unicodedata.normalize("NFKD", character) if not _ignored(part)]
+    if not all(_lettered(part) and not _alone(part) for part in parts):
+        parts = [character]
+    return "".join(_indexable(letter) for letter in "".join(parts).casefold())
+
+
+def _indexable(letter: str) -> str:
+    """The letter, or its stand-in: the tokenizer splits words at vowel signs, but keeps private-use characters."""
+    if unicodedata.category(letter)[0] == "M" or _ONCE_MARKS.match(letter):
+        return chr(_PRIVATE_USE + ord(letter))
+    return letter
+
+
+def _ignored(character: str) -> bool:
+    """Whether a word stays the same word without this."""
+    # By canonical combining class: vowel signs (0), nuktas (7), viramas (9) and the tones of Thai, Lao and Tibetan
+    # (84 to 132) make another word; the points of Hebrew and Arabic (10 to 36) and all accents do not.
+    order = unicodedata.combining(character)
+    accent = order in (1, 6, 8) or 10 <= order <= 36 or order >= 200 or unicodedata.category(character) == "Me"
+    return accent or _UNSEEN.match(character) is not None
+
+
+def _lettered(character: str) -> bool:
+    return unicodedata.category(character)[0] in "LNM"
+
+
+def _alone(character: str) -> bool:
+    """Whether the character is a word by itself; the digits of any script form numbers."""
+    return _UNSPACED.match(character) is not None and unicodedata.category(character) != "Nd"
+
+
+class _Folds(dict[int, str]):
+    """Folds for `str.translate`, worked out when a character is first met."""
+
+    def __missing__(self, code: int) -> str:
+        fold = _fold(chr(code))
+        if code < _RARE:
+            self[code] = fold
+        return fold
+
+
+class _Kinds(dict[int, str]):
+    """The kind of each character, for `str.translate`: (w)ord, (a)lone, (i)gnored, or a space."""
+
+    def __missing__(self, code: int) -> str:
+        fold = _FOLDS[code]
+        kind = "i" if not fold else " " if fold == " " else "a" if fold[0] == " " else "w"
+        if code < _RARE:
+            self[code] = kind
+        return kind
+
+
+# From here on nothing is remembered: a text made of a million different characters must not stay in memory.
+_RARE = 0x20000
+_FOLDS = _Folds()
+_KINDS = _Kinds()
+_WORD = re.compile("w[wi]*|ai*")

@@ -1,0 +1,104 @@
+"""A turn's story: folds the events of one turn into the messages that the next turn reads.
+
+Finishing, cancelling and reaping all use this one fold, so what a crash leaves is exactly what was checkpointed.
+"""
+
+from collections.abc import Iterable
+
+from backstay.model.content import Custom, Part, Role, Text, Thought
+from backstay.model.event import (
+    CustomReported,
+    EventBody,
+    SteeringTaken,
+    TextDelta,
+    ThoughtDelta,
+    ToolCalled,
+    ToolReturned,
+)
+from backstay.model.message import NewMessage
+
+
+def messages_of(events: Iterable[EventBody], *, partial: bool) -> list[NewMessage]:
+    """What was said in these events. With `partial`, the last thing the agent said is marked as cut off."""
+    story = _Story()
+    for event in events:
+        story.add(event)
+    return story.close(partial=partial)
+
+
+class _Story:
+    def __init__(self) -> None:
+        self._messages: list[NewMessage] = []
+        self._role: Role = "assistant"
+        self._parts: list[Part] = []
+        self._words: list[str] = []
+        self._speech: type[Text | Thought] = Text
+        self._open_calls: set[str] = set()
+        self._steering: list[tuple[Part, ...]] = []
+
+    def add(self, event: EventBody) -> None:
+        match event:
+            case TextDelta(text=text):
+                self._say(Text, text)
+            case ThoughtDelta(text=text):
+                self._say(Thought, text)
+            case ToolCalled(call=call):
+                self._put("assistant", call)
+                self._open_calls.add(call.id)
+            case CustomReported(name=name, data=data):
+                self._put("assistant", Custom(name, data))
+            case ToolReturned(result=result):
+                self._put("tool", result)
+                self._open_calls.discard(result.id)
+            case SteeringTaken(parts=parts):
+                self._steering.append(parts)
+            case _:
+                return
+        if self._steering and not self._open_calls:
+            self._hear()
+
+    def close(self, *, partial: bool) -> list[NewMessage]:
+        self._hear()
+        if partial:
+            self._mark_last_answer()
+        return self._messages
+
+    def _hear(self) -> None:
+        """Put the steering inputs in; not between a tool call and its result, where no provider would accept them."""
+        self._turn_to("assistant")
+        for parts in self._steering:
+            self._messages.append(NewMessage(role="user", parts=parts))
+        self._steering = []
+
+    def _say(self, speech: type[Text | Thought], text: str) -> None:
+        if self._role != "assistant" or self._speech is not speech:
+            self._turn_to("assistant", flush=self._role != "assistant")
+            self._flush_words()
+            self._speech = speech
+        self._words.append(text)
+
+    def _put(self, role: Role, part: Part) -> None:
+        if self._role != role:
+            self._turn_to(role)
+        self._flush_words()
+        self._parts.append(part)
+
+    def _turn_to(self, role: Role, *, flush: bool = True) -> None:
+        if flush:
+            self._flush_words()
+            if self._parts:
+                self._messages.append(NewMessage(role=self._role, parts=tuple(self._parts)))
+                self._parts = []
+        self._role = role
+
+    def _flush_words(self) -> None:
+        if self._words:
+            self._parts.append(self._speech("".join(self._words)))
+            self._words = []
+
+    def _mark_last_answer(self) -> None:
+        for index in range(len(self._messages) - 1, -1, -1):
+            message = self._messages[index]
+            if message.role == "assistant":
+                self._messages[index] = NewMessage(role="assistant", parts=message.parts, partial=True)
+                return

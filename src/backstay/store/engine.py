@@ -1,0 +1,96 @@
+"""What a database engine must offer for the verbs to run on it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from backstay.model.about import About
+from backstay.model.ids import IdSource, WorkerId
+from backstay.model.lease import Lease
+from backstay.model.limits import Limits
+
+T = TypeVar("T")
+
+# A row is what the driver gives; the verbs turn it into a value where they read it.
+Row = tuple[Any, ...]
+Parameter = str | bytes | int | float | None
+
+
+class Transaction(Protocol):
+    """One transaction, as a verb sees it. Every statement in it happens, or none does."""
+
+    limits: Limits
+    ids: IdSource
+    worker: WorkerId
+    now: int
+
+    def one(self, query: str, /, **parameters: Parameter) -> Row | None:
+        """The first row of a named statement, or None."""
+        ...
+
+    def all(self, query: str, /, **parameters: Parameter) -> list[Row]:
+        """All rows of a named statement."""
+        ...
+
+    def run(self, query: str, /, **parameters: Parameter) -> int:
+        """Run a named statement; how many rows it changed."""
+        ...
+
+    def many(self, query: str, rows: Iterable[Mapping[str, Parameter]], /) -> None:
+        """Run a named statement once for each row."""
+        ...
+
+    def lease(self) -> tuple[int, str]:
+        """When a lease taken now would lapse, and on which machine's clock."""
+        ...
+
+    def lapsed(self, lease: Lease) -> bool:
+        """Whether the holder is known to be gone: dead, or silent for longer than its lease."""
+        ...
+
+
+class Engine(Protocol):
+    """A database that runs verbs. A verb is a function of a transaction. One engine is one worker."""
+
+    limits: Limits
+    worker: WorkerId
+    host: str
+
+    def write(self, verb: Callable[[Transaction], T], *, durable: bool = True, alone: bool = False) -> T:
+        """Run a verb in a write transaction and return once it is committed.
+
+        Durable verbs survive power loss when this returns; others survive the death of the process. A verb that must
+        not share its transaction with others says so with `alone`. An error leaves no trace of the verb.
+        """
+        ...
+
+    def read(self, verb: Callable[[Transaction], T]) -> T:
+        """Run a verb on one consistent snapshot. Never waits for a writer."""
+        ...
+
+    def peek(self, verb: Callable[[Transaction], T]) -> T:
+        """Run a verb that is a single statement, which is consistent by itself."""
+        ...
+
+    def enter(self) -> None:
+        """Let others see that this worker lives, before it takes a lease."""
+        ...
+
+    def lapsed(self, lease: Lease) -> bool:
+        """Whether the holder is known to be gone."""
+        ...
+
+    def now(self) -> int:
+        """The wall clock."""
+        ...
+
+    def about(self, sessions: int) -> About:
+        """What this engine is."""
+        ...
+
+    def tidy(self) -> None:
+        """Drop what the engine itself no longer needs."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything."""
+        ...

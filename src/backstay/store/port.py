@@ -1,0 +1,410 @@
+"""The port: what a store must do, whatever database it stands on. The docstrings are an implementer's duties.
+
+Every verb is one transaction: when it returns it is durable, when it raises nothing has changed. Every verb that takes
+a session, turn or blob takes its owner too; what belongs to another owner is `NotFound`, exactly like what does not
+exist. A session whose running turn is held by a process that is gone is reaped by whoever meets it first, readers
+included.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from types import TracebackType
+from typing import Self
+
+from backstay.model.about import About
+from backstay.model.address import Address
+from backstay.model.blob import Blob
+from backstay.model.content import Body, Content
+from backstay.model.event import START, Cursor, EventPage
+from backstay.model.ids import MessageId, SessionId, TurnId, UploadId, WindowId, WorkerId
+from backstay.model.marks import Marks
+from backstay.model.message import MessagePage, NewMessage
+from backstay.model.search import SearchPage
+from backstay.model.session import (
+    Collected,
+    Deleted,
+    Resolved,
+    Session,
+    SessionCursor,
+    SessionFilter,
+    SessionPage,
+    TitleBy,
+    Ttl,
+)
+from backstay.model.turn import (
+    Accepted,
+    Call,
+    Checkpointed,
+    Finished,
+    IfBusy,
+    OpenTurn,
+    Outcome,
+    Recorded,
+    Renewed,
+    Turn,
+)
+from backstay.model.window import Moved, Rotated, Window
+
+ANY = SessionFilter()
+
+
+class Store(ABC):
+    """A durable store of sessions. One handle is one worker: the leases it takes are its own and die with it."""
+
+    @property
+    @abstractmethod
+    def worker(self) -> WorkerId:
+        """The name under which this handle holds leases."""
+
+    @abstractmethod
+    def about(self) -> About:
+        """What this store is and how much it holds."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Finish what is under way and let go of all. Turns this handle still holds are then anyone's to reap."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- sessions ---------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def resolve(self, address: Address, *, owner: str, ttl: Ttl | None = None) -> Resolved:
+        """The living session behind the address, and whether it was created, resumed or replaced.
+
+        However many processes resolve the same new address at once, exactly one is told `created`. A session that has
+        ended or expired is replaced by a new one with the next generation; it is never revived. Counts one mark of
+        activity. Without a `ttl` the session keeps the one it has.
+        """
+
+    @abstractmethod
+    def create(self, *, owner: str, ttl: Ttl | None = None) -> Session:
+        """A new session to which no address leads."""
+
+    @abstractmethod
+    def touch(self, session: SessionId, *, owner: str) -> Session:
+        """Count one mark of activity. None is ever lost to a concurrent one."""
+
+    @abstractmethod
+    def rename(self, session: SessionId, title: str | None, *, owner: str, by: TitleBy = "person") -> Session:
+        """Set the title. A person's title beats a generated one, in whatever order they arrive; None removes it."""
+
+    @abstractmethod
+    def pin(self, session: SessionId, pinned: bool, *, owner: str) -> Session:
+        """Pin or unpin. Like every filing verb, writes nothing if nothing changes."""
+
+    @abstractmethod
+    def archive(self, session: SessionId, archived: bool, *, owner: str) -> Session:
+        """Put away or bring back."""
+
+    @abstractmethod
+    def tag(self, session: SessionId, *, owner: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Session:
+        """Add and remove tags."""
+
+    @abstractmethod
+    def point(self, address: Address, session: SessionId, *, owner: str) -> Session:
+        """Lead the address to this session from now on. Requests already accepted are still found."""
+
+    @abstractmethod
+    def end(self, session: SessionId, *, owner: str) -> Session:
+        """End the session for good: cancels what runs and waits. It stays readable and refuses writes."""
+
+    @abstractmethod
+    def delete(self, session: SessionId, *, owner: str) -> Deleted:
+        """Remove the session and what it said, from the search index too; keep what a surviving fork reads.
+
+        Leaves a tombstone, so that whoever follows the session learns of it.
+        """
+
+    # --- turns ------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def submit(
+        self,
+        to: Address | SessionId,
+        content: Content,
+        *,
+        owner: str,
+        agent: str = "default",
+        request_id: str | None = None,
+        if_busy: IfBusy = "enqueue",
+        expect_revision: int | None = None,
+        ttl: Ttl | None = None,
+        start: bool = False,
+    ) -> Accepted:
+        """Accept an input, in one transaction with all it needs: address, session, turn, message, lease.
+
+        With `start`, this handle serves the agent: if nobody speaks, the turn starts under its lease. Otherwise the
+        turn waits, durably, or does what `if_busy` says. A `request_id` that was accepted before returns the first turn
+        and writes nothing, even if the address leads elsewhere by now; with other content it is `RequestMismatch`.
+        """
+
+    @abstractmethod
+    def steer(
+        self, session: SessionId, content: Content, *, owner: str, agent: str = "default", request_id: str | None = None
+    ) -> Accepted:
+        """Give the running turn another input; if it never takes it, it is the next turn."""
+
+    @abstractmethod
+    def record(
+        self,
+        to: Address | SessionId,
+        messages: Sequence[NewMessage],
+        *,
+        owner: str,
+        request_id: str | None = None,
+        if_busy: IfBusy = "enqueue",
+        expect_revision: int | None = None,
+        ttl: Ttl | None = None,
+    ) -> Recorded:
+        """Add the finished messages of a caller that runs its own agent, as one turn.
+
+        Behind a running turn they wait (`enqueue`) or are refused (`reject`). A tool result that answers no open call
+        is refused.
+        """
+
+    @abstractmethod
+    def claim(
+        self, agents: Collection[str], *, session: SessionId | None = None, owner: str | None = None
+    ) -> OpenTurn | None:
+        """Start a waiting turn for one of these agents: the oldest, or the next of one session. None: none waits.
+
+        Only a process that can run the agent may call this.
+        """
+
+    @abstractmethod
+    def renew(self, turn: OpenTurn) -> Renewed:
+        """Keep the lease of a turn that has nothing to say. No event, no revision."""
+
+    @abstractmethod
+    def checkpoint(self, turn: OpenTurn, bodies: Sequence[Body], *, take_steering: bool = False) -> Checkpointed:
+        """Store what the agent said since the last checkpoint; `LeaseLost` if the turn is no longer this holder's.
+
+        Text and thoughts alone survive the death of the process; anything else survives power loss. With
+        `take_steering` the waiting steering inputs become part of this turn before the agent sees them.
+        """
+
+    @abstractmethod
+    def finish(
+        self, turn: OpenTurn, outcome: Outcome, *, bodies: Sequence[Body] = (), agents: Collection[str] = ()
+    ) -> Finished:
+        """End the turn: all it said becomes messages. Starts the next waiting turn if its agent is among `agents`."""
+
+    @abstractmethod
+    def cancel(self, turn: TurnId, *, owner: str, take: bool = False) -> Turn:
+        """Ask a turn to stop; a waiting one ends at once. With `take` the holder is fenced off and the turn ends now.
+
+        What was said is kept. Cancelling what has ended changes nothing.
+        """
+
+    @abstractmethod
+    def edit_waiting(self, turn: TurnId, content: Content, *, owner: str) -> Turn:
+        """Change the input of a turn that still waits."""
+
+    @abstractmethod
+    def withdraw(self, turn: TurnId, *, owner: str) -> Turn:
+        """Take back a turn that still waits."""
+
+    @abstractmethod
+    def approve(self, turn: TurnId, call: str, *, owner: str, arguments_hash: str | None = None) -> Call:
+        """Allow a tool call that asked; refused if its arguments are not those with this hash."""
+
+    @abstractmethod
+    def deny(self, turn: TurnId, call: str, *, owner: str, arguments_hash: str | None = None) -> Call:
+        """Forbid a tool call that asked."""
+
+    # --- history ----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def undo(self, session: SessionId, *, owner: str, expect_revision: int | None = None) -> Moved:
+        """Take the last turn back as a unit, across a compaction if need be. Refused while a turn runs or waits."""
+
+    @abstractmethod
+    def redo(self, session: SessionId, *, owner: str, expect_revision: int | None = None) -> Moved:
+        """Bring back what the last undo took; possible until the next message."""
+
+    @abstractmethod
+    def retry(
+        self,
+        session: SessionId,
+        *,
+        owner: str,
+        agent: str | None = None,
+        request_id: str | None = None,
+        expect_revision: int | None = None,
+        start: bool = False,
+    ) -> Accepted:
+        """Submit the last turn's input again, in a window from before it. The first answer stays in the lineage."""
+
+    @abstractmethod
+    def edit(
+        self,
+        session: SessionId,
+        message: MessageId,
+        content: Content,
+        *,
+        owner: str,
+        agent: str | None = None,
+        request_id: str | None = None,
+        expect_revision: int | None = None,
+        start: bool = False,
+    ) -> Accepted:
+        """Submit other content in place of a person's message, in a window from before its turn."""
+
+    @abstractmethod
+    def fork(self, session: SessionId, *, owner: str, at: MessageId | None = None) -> Session:
+        """A new session from the ended turns of this one, up to and including a message. Always allowed.
+
+        Copies no message; inherits no lease, queue, address or request id.
+        """
+
+    @abstractmethod
+    def rotate(
+        self,
+        session: SessionId,
+        summary: Sequence[NewMessage],
+        *,
+        owner: str,
+        parent: WindowId,
+        keep_from: int,
+        turn: OpenTurn | None = None,
+    ) -> Rotated:
+        """Open the window after `parent`: the summary, then all its messages from position `keep_from` on.
+
+        What arrived after the summariser looked is kept. A window is compacted once: whoever comes second gets the
+        first one's window, `won=False`. Within a turn its holder shows its proof.
+        """
+
+    # --- marks and blobs --------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def marks(self, session: SessionId, *, owner: str) -> Marks:
+        """The owner's draft and read mark."""
+
+    @abstractmethod
+    def save_draft(self, session: SessionId, text: str, *, owner: str) -> Marks:
+        """Keep an unfinished message. Disturbs neither revision nor context."""
+
+    @abstractmethod
+    def mark_read(self, session: SessionId, number: int, *, owner: str) -> Marks:
+        """Everything up to this event was read; the mark only moves forward."""
+
+    @abstractmethod
+    def begin_upload(self, *, owner: str) -> UploadId:
+        """Open an upload. One that is not finished is dropped after a day."""
+
+    @abstractmethod
+    def upload_chunk(self, upload: UploadId, start: int, data: bytes, *, owner: str) -> int:
+        """Add bytes at `start`, in a transaction of their own; the size so far. Repeating a chunk is harmless."""
+
+    @abstractmethod
+    def finish_upload(self, upload: UploadId, *, owner: str, expected_hash: str | None = None) -> Blob:
+        """Close an upload; from now on messages may refer to it. Equal bytes of one owner are stored once."""
+
+    @abstractmethod
+    def blob(self, hash: str, *, owner: str) -> Blob:
+        """What is known of a blob."""
+
+    @abstractmethod
+    def read_blob(self, hash: str, *, owner: str, start: int = 0, length: int = 1 << 20) -> bytes:
+        """A range of a blob's bytes."""
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def session(self, session: SessionId, *, owner: str) -> Session:
+        """The session as it is now; never shows a turn as running whose holder is gone."""
+
+    @abstractmethod
+    def revision(self, session: SessionId, *, owner: str) -> int:
+        """The session's revision, as cheaply as the database can tell."""
+
+    @abstractmethod
+    def list(
+        self,
+        *,
+        owner: str,
+        filter: SessionFilter = ANY,
+        after: SessionCursor | None = None,
+        limit: int = 50,
+    ) -> SessionPage:
+        """Sessions, newest activity first. Does not touch messages; costs the same however many sessions there are."""
+
+    @abstractmethod
+    def messages(
+        self,
+        session: SessionId,
+        *,
+        owner: str,
+        window: WindowId | None = None,
+        before: int | None = None,
+        after: int | None = None,
+        last: int | None = None,
+    ) -> MessagePage:
+        """Messages of the current window or any other: all, or those between positions, or the last few of them."""
+
+    @abstractmethod
+    def lineage(self, session: SessionId, *, owner: str) -> tuple[Window, ...]:
+        """All windows of the session, oldest first."""
+
+    @abstractmethod
+    def turn(self, turn: TurnId, *, owner: str) -> Turn:
+        """A turn as it is now."""
+
+    @abstractmethod
+    def waiting(self, session: SessionId, *, owner: str) -> tuple[Turn, ...]:
+        """The turns that wait, in the order they will run."""
+
+    @abstractmethod
+    def calls(self, turn: TurnId, *, owner: str) -> tuple[Call, ...]:
+        """The turn's tool calls and what is known of their effects."""
+
+    @abstractmethod
+    def addresses(self, session: SessionId, *, owner: str) -> tuple[str, ...]:
+        """The addresses that lead to the session."""
+
+    @abstractmethod
+    def events_after(self, session: SessionId, cursor: Cursor = START, *, owner: str, limit: int = 500) -> EventPage:
+        """The story after a cursor: gapless and in order, or with an explicit word on why it is not."""
+
+    @abstractmethod
+    def search(
+        self,
+        text: str,
+        *,
+        owner: str,
+        filter: SessionFilter = ANY,
+        session: SessionId | None = None,
+        limit: int = 20,
+    ) -> SearchPage:
+        """Messages of people and agents that match, best first: never undone, never another owner's.
+
+        Text that a compaction left behind is found. Says how far the index is behind.
+        """
+
+    # --- maintenance, for all owners --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def reap(self) -> tuple[TurnId, ...]:
+        """End every running turn whose holder is gone, each exactly once, whoever does it."""
+
+    @abstractmethod
+    def collect(self, *, keep_closed_for: float | None = None) -> Collected:
+        """Close sessions whose time has run out; delete those closed for longer than so many seconds, if given.
+
+        Also drops blobs that no message took for a day. The counts are exact, whoever else collects or resolves.
+        """
+
+    @abstractmethod
+    def fold(self, *, older_than: float = 3600.0, progress: Callable[[int], None] | None = None) -> int:
+        """Replace the deltas of turns that ended so many seconds ago by one row each; how many rows went."""
+
+    @abstractmethod
+    def index(self, *, progress: Callable[[int], None] | None = None) -> int:
+        """Bring the search index up to date; how many messages it read."""

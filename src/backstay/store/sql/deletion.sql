@@ -1,0 +1,59 @@
+-- name: whole_family
+-- A session and all sessions it is related to by forks, deleted ones included.
+WITH RECURSIVE
+    ancestors (id) AS (
+        SELECT :session
+        UNION
+        SELECT s.source_id FROM sessions s JOIN ancestors a ON s.id = a.id WHERE s.source_id IS NOT NULL
+    ),
+    family (id) AS (
+        SELECT id FROM ancestors
+        UNION
+        SELECT s.id FROM sessions s JOIN family f ON s.source_id = f.id
+    )
+SELECT s.id, s.state FROM sessions s JOIN family f ON s.id = f.id ORDER BY s.id
+
+-- name: windows_of
+SELECT id FROM windows WHERE session_id = :session
+
+-- name: messages_between
+-- Messages said in this window, to be taken out of the index before they go.
+SELECT m.key, m.role, m.id, m.format, m.body FROM messages m
+WHERE m.window_id = :window AND m.position >= :low AND m.position < :high
+
+-- name: drop_messages
+DELETE FROM messages WHERE window_id = :window AND position >= :low AND position < :high
+
+-- name: count_messages
+SELECT count(*) FROM messages WHERE window_id = :window
+
+-- name: drop_segments
+DELETE FROM segments WHERE window_id = :window
+
+-- name: uproot_window
+-- The window is only a place where messages lie from now on; nobody reads it as a window.
+UPDATE windows SET base_id = NULL, base_until = NULL, behind_id = NULL, behind_until = NULL WHERE id = :window
+
+-- name: drop_window
+DELETE FROM windows WHERE id = :window
+
+-- name: turn_ids
+SELECT id FROM turns WHERE session_id = :session
+
+-- name: drop_calls
+DELETE FROM calls WHERE turn_id = :turn
+
+-- name: drop_turns
+DELETE FROM turns WHERE session_id = :session
+
+-- name: drop_all_events
+DELETE FROM events WHERE session_id = :session
+
+-- name: drop_marks
+DELETE FROM marks WHERE session_id = :session
+
+-- name: drop_addresses
+DELETE FROM addresses WHERE session_id = :session
+
+-- name: indexed_key
+SELECT key FROM indexed

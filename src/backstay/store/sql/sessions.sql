@@ -1,0 +1,121 @@
+-- name: session_columns
+s.id, s.owner, s.state, s.revision, s.context, s.fence, s.last_event, s.held_event, s.window_id, s.start, s.length,
+s.holder, s.lease_until, s.lease_boot, s.running_id, s.cancelling, s.waiting, s.steering, s.queued, s.turns, s.activity,
+s.touched_at, s.preview, s.title, s.title_by, s.pinned, s.archived, s.tags, s.family, s.place, s.source_id, s.idle_ttl,
+s.expires_by, s.created_at, s.active_at, s.ended_at
+
+-- name: door
+-- The session's row. No row: no such session of this owner.
+SELECT {{session_columns}} FROM sessions s WHERE s.id = :session AND s.owner = :owner AND s.state <> 'deleted'
+
+-- name: leave_door
+-- Writes back what a verb may have changed of the row.
+UPDATE sessions SET
+    revision = :revision, context = :context, fence = :fence, last_event = :last_event, held_event = :held_event,
+    window_id = :window, start = :start, length = :length, holder = :holder, lease_until = :lease_until,
+    lease_boot = :lease_boot, running_id = :running, cancelling = :cancelling, waiting = :waiting, steering = :steering,
+    queued = :queued, turns = :turns, activity = :activity, touched_at = :touched_at, preview = :preview
+WHERE id = :session
+
+-- name: move_up
+-- Puts the session where its activity belongs in the list.
+UPDATE sessions SET active_at = :active_at WHERE id = :session
+
+-- name: create_session
+INSERT INTO sessions (
+    id, owner, state, revision, context, fence, last_event, held_event, window_id, start, length, touched_at,
+    family, place, source_id, idle_ttl, expires_by, created_at, active_at
+) VALUES (
+    :session, :owner, 'open', 1, 0, 0, 0, 0, :window, 0, 0, :now,
+    :family, :place, :source, :idle_ttl, :expires_by, :now, :now
+)
+
+-- name: address
+-- Where an address leads. No row: nowhere yet.
+SELECT session_id, generation, spelling FROM addresses WHERE owner = :owner AND key = :key
+
+-- name: put_address
+-- Leads an address to a session.
+INSERT INTO addresses (owner, key, spelling, session_id, generation)
+VALUES (:owner, :key, :spelling, :session, :generation)
+ON CONFLICT (owner, key) DO UPDATE SET session_id = excluded.session_id, generation = excluded.generation
+
+-- name: addresses_of
+SELECT spelling FROM addresses WHERE session_id = :session AND owner = :owner ORDER BY spelling
+
+-- name: set_ttl
+UPDATE sessions SET idle_ttl = :idle_ttl, expires_by = :expires_by WHERE id = :session
+
+-- name: set_title
+UPDATE sessions SET title = :title, title_by = :title_by WHERE id = :session
+
+-- name: set_pinned
+UPDATE sessions SET pinned = :value WHERE id = :session
+
+-- name: set_archived
+UPDATE sessions SET archived = :value WHERE id = :session
+
+-- name: set_tags
+UPDATE sessions SET tags = :tags WHERE id = :session
+
+-- name: close_session
+-- Ends or expires a session, for good.
+UPDATE sessions SET state = :state, ended_at = :now WHERE id = :session
+
+-- name: revision
+-- No row: no such session of this owner.
+SELECT revision FROM sessions WHERE id = :session AND owner = :owner AND state <> 'deleted'
+
+-- name: list_sessions
+-- Newest first; every filter that is NULL lets everything pass.
+SELECT {{session_columns}} FROM sessions s
+WHERE s.owner = :owner AND s.state <> 'deleted'
+    AND (s.active_at, s.id) < (:active_at, :id)
+    AND (:pinned IS NULL OR s.pinned = :pinned)
+    AND (:archived IS NULL OR s.archived = :archived)
+    AND (:family IS NULL OR s.family = :family)
+    AND (:place IS NULL OR s.place = :place)
+    AND (:tag IS NULL OR {{has_tag}})
+    AND (:state IS NULL OR {{has_state}})
+ORDER BY s.active_at DESC, s.id DESC LIMIT :limit
+
+-- name: has_tag
+EXISTS (SELECT 1 FROM json_each(s.tags) WHERE value = :tag)
+
+-- name: has_state
+:state = CASE
+    WHEN s.state <> 'open' THEN s.state
+    WHEN s.running_id IS NULL AND s.waiting = 0
+        AND min(coalesce(s.touched_at + s.idle_ttl, :now + 1), coalesce(s.expires_by, :now + 1)) <= :now THEN 'expired'
+    ELSE 'open' END
+
+-- name: count_sessions
+SELECT count(*) FROM sessions WHERE state <> 'deleted'
+
+-- name: lapsed_sessions
+-- Open sessions whose time has run out, with nothing running or waiting.
+SELECT {{session_columns}} FROM sessions s
+WHERE s.state = 'open' AND (s.idle_ttl IS NOT NULL OR s.expires_by IS NOT NULL)
+    AND s.running_id IS NULL AND s.waiting = 0
+    AND min(coalesce(s.touched_at + s.idle_ttl, :now + 1), coalesce(s.expires_by, :now + 1)) <= :now
+LIMIT :limit
+
+-- name: closed_before
+-- Sessions that ended or expired before this moment.
+SELECT id, owner FROM sessions WHERE state IN ('ended', 'expired') AND ended_at < :moment ORDER BY ended_at LIMIT :limit
+
+-- name: running_sessions
+-- Sessions with a running turn, in order of id.
+SELECT {{session_columns}} FROM sessions s WHERE s.running_id IS NOT NULL AND s.id > :after ORDER BY s.id LIMIT :limit
+
+-- name: bury_session
+-- Leaves a tombstone: no text, only the numbers that open streams need.
+UPDATE sessions SET
+    state = 'deleted', revision = revision + 1, fence = fence + 1, last_event = last_event + 1, length = 0,
+    holder = NULL, lease_until = NULL, lease_boot = NULL, running_id = NULL, cancelling = 0, waiting = 0, steering = 0,
+    preview = NULL, title = NULL, title_by = NULL, tags = '[]', family = NULL, place = NULL, ended_at = :now
+WHERE id = :session RETURNING last_event, fence
+
+-- name: end_of_story
+-- The number of a session's last event, deleted or not. No row: no such session of this owner.
+SELECT last_event FROM sessions WHERE id = :session AND owner = :owner

@@ -1,0 +1,107 @@
+-- name: turn_columns
+t.id, t.session_id, t.root_id, t.agent, t.state, t.outcome, t.reason, t.steer, t.taken_by, t.cancel_requested, t.format,
+t.input, t.request_id, t.usage, t.created_at, t.started_at, t.ended_at, t.first_event
+
+-- name: turn
+-- No row: no such turn of this owner.
+SELECT {{turn_columns}} FROM turns t JOIN sessions s ON s.id = t.session_id
+WHERE t.id = :turn AND s.owner = :owner AND s.state <> 'deleted'
+
+-- name: turn_of_request
+-- The turn that this request became. No row: it was never accepted.
+SELECT t.request_hash, {{turn_columns}} FROM turns t WHERE t.request_key = :request_key
+
+-- name: add_turn
+INSERT INTO turns (
+    id, session_id, root_id, agent, state, outcome, steer, place, first_event, format, input,
+    request_key, request_id, request_hash, created_at, started_at, ended_at
+) VALUES (
+    :turn, :session, :root, :agent, :state, :outcome, :steer, :place, :first_event, :format, :input,
+    :request_key, :request_id, :request_hash, :now, :started_at, :ended_at
+)
+
+-- name: start_turn
+-- A waiting turn runs; its input has become a message.
+UPDATE turns SET state = 'running', input = NULL, started_at = :now, first_event = :first_event WHERE id = :turn
+
+-- name: end_turn
+UPDATE turns SET state = 'ended', outcome = :outcome, reason = :reason, input = NULL, usage = :usage, ended_at = :now
+WHERE id = :turn
+
+-- name: ask_to_cancel
+UPDATE turns SET cancel_requested = 1 WHERE id = :turn
+
+-- name: edit_turn
+UPDATE turns SET input = :input WHERE id = :turn
+
+-- name: next_waiting
+-- The waiting turn whose time has come. No row: nobody waits.
+SELECT {{turn_columns}} FROM turns t
+WHERE t.session_id = :session AND t.state = 'waiting' AND t.taken_by IS NULL ORDER BY t.place LIMIT 1
+
+-- name: waiting_turns
+-- What waits in a session, in the order it will run.
+SELECT {{turn_columns}} FROM turns t
+WHERE t.session_id = :session AND t.state = 'waiting' AND t.taken_by IS NULL ORDER BY t.place
+
+-- name: steering_turns
+-- Waiting inputs that are meant for the running turn.
+SELECT {{turn_columns}} FROM turns t
+WHERE t.session_id = :session AND t.state = 'waiting' AND t.taken_by IS NULL AND t.steer = 1 ORDER BY t.place
+
+-- name: take_steering
+UPDATE turns SET taken_by = :taken_by, started_at = :now WHERE id = :turn
+
+-- name: taken_turns
+-- Steering inputs that this turn took.
+SELECT {{turn_columns}} FROM turns t WHERE t.session_id = :session AND t.state = 'waiting' AND t.taken_by = :turn
+
+-- name: claimable
+-- The oldest waiting turn for this agent in a session where nobody speaks. No row: nothing to do.
+SELECT t.id, t.session_id, s.owner FROM turns t JOIN sessions s ON s.id = t.session_id
+WHERE t.agent = :agent AND t.state = 'waiting' AND t.taken_by IS NULL AND s.running_id IS NULL
+    AND NOT EXISTS (
+        SELECT 1 FROM turns e WHERE e.session_id = t.session_id AND e.state = 'waiting' AND e.taken_by IS NULL
+            AND e.place < t.place
+    )
+ORDER BY t.id LIMIT 1
+
+-- name: add_call
+INSERT INTO calls (root_id, ordinal, turn_id, call_id, name, arguments_hash, approval, effect)
+VALUES (:root, :ordinal, :turn, :call, :name, :arguments_hash, :approval, 'called')
+
+-- name: count_calls
+SELECT count(*) FROM calls WHERE root_id = :root
+
+-- name: call_columns
+c.turn_id, c.root_id, c.ordinal, c.call_id, c.name, c.arguments_hash, c.approval, c.effect
+
+-- name: call
+-- No row: the turn made no such call.
+SELECT {{call_columns}} FROM calls c WHERE c.turn_id = :turn AND c.call_id = :call
+
+-- name: calls
+SELECT {{call_columns}} FROM calls c WHERE c.turn_id = :turn ORDER BY c.ordinal
+
+-- name: set_effect
+UPDATE calls SET effect = :effect WHERE turn_id = :turn AND call_id = :call
+
+-- name: set_approval
+UPDATE calls SET approval = :approval WHERE turn_id = :turn AND call_id = :call
+
+-- name: give_up_calls
+-- Calls without a result may have run: from now on nobody knows. Returns their ids.
+UPDATE calls SET effect = 'unknown' WHERE turn_id = :turn AND effect = 'called' RETURNING ordinal, call_id
+
+-- name: worker
+SELECT id, host, pid, boot_id, started_at FROM workers WHERE id = :worker
+
+-- name: workers
+SELECT id, host, pid, boot_id, started_at FROM workers ORDER BY id
+
+-- name: add_worker
+INSERT INTO workers (id, host, pid, boot_id, started_at) VALUES (:worker, :host, :pid, :boot_id, :now)
+ON CONFLICT (id) DO NOTHING
+
+-- name: drop_worker
+DELETE FROM workers WHERE id = :worker

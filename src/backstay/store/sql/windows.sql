@@ -1,0 +1,50 @@
+-- name: window_columns
+w.id, w.session_id, w.parent_id, w.reason, w.start, w.at, w.behind_id, w.behind_until
+
+-- name: window
+-- No row: no such window.
+SELECT {{window_columns}} FROM windows w WHERE w.id = :window
+
+-- name: window_of_session
+-- No row: this session has no such window.
+SELECT {{window_columns}} FROM windows w WHERE w.id = :window AND w.session_id = :session
+
+-- name: base_of
+-- What a window begins with, and what its summary stands for.
+SELECT base_id, base_until, behind_id, behind_until FROM windows WHERE id = :window
+
+-- name: lineage
+-- All windows of a session, oldest first.
+SELECT {{window_columns}} FROM windows w WHERE w.session_id = :session ORDER BY w.id
+
+-- name: compaction_of
+-- The window that a compaction of this one opened. No row: it was never compacted.
+SELECT {{window_columns}} FROM windows w WHERE w.parent_id = :window AND w.reason = 'compaction'
+
+-- name: add_window
+INSERT INTO windows (
+    id, session_id, parent_id, reason, start, base_id, base_until, behind_id, behind_until, at
+) VALUES (
+    :window, :session, :parent, :reason, :start, :base, :base_until, :behind, :behind_until, :now
+)
+
+-- name: segments
+-- A window's segments in reading order.
+SELECT start, source_id, low, high FROM segments WHERE window_id = :window ORDER BY start
+
+-- name: add_segment
+INSERT INTO segments (window_id, start, source_id, low, high) VALUES (:window, :start, :source, :low, :high)
+
+-- name: end_of_window
+-- The position after the last message that was said in this window itself. NULL: nothing was.
+SELECT max(position) + 1 FROM messages WHERE window_id = :window
+
+-- name: fork_family
+-- A session and all sessions that were forked from it, directly or not, as far as they are not deleted.
+WITH RECURSIVE family (id) AS (
+    SELECT :session
+    UNION
+    SELECT s.id FROM sessions s JOIN family f ON s.source_id = f.id
+)
+SELECT s.id, s.window_id FROM sessions s JOIN family f ON s.id = f.id
+WHERE s.owner = :owner AND s.state <> 'deleted' ORDER BY s.id

@@ -1,0 +1,65 @@
+"""Connections to one database file, set up the same way every time."""
+
+from pathlib import Path
+from typing import Literal
+
+import apsw
+
+from backstay.errors import StoreError
+
+OLDEST = (3, 51, 3)
+APPLICATION_ID = 0x424B5354  # "BKST"
+Durability = Literal["NORMAL", "FULL"]
+
+_WRITER = """
+PRAGMA foreign_keys = ON;
+PRAGMA trusted_schema = OFF;
+PRAGMA cell_size_check = ON;
+PRAGMA secure_delete = ON;
+PRAGMA temp_store = MEMORY;
+PRAGMA fullfsync = ON;
+PRAGMA checkpoint_fullfsync = ON;
+PRAGMA wal_autocheckpoint = 0;
+PRAGMA journal_size_limit = 67108864;
+PRAGMA synchronous = FULL;
+"""
+_READER = """
+PRAGMA query_only = ON;
+PRAGMA trusted_schema = OFF;
+PRAGMA cell_size_check = ON;
+PRAGMA temp_store = MEMORY;
+"""
+
+
+def refuse_old_sqlite(version: str = apsw.sqlite_lib_version()) -> None:
+    """Raise below SQLite 3.51.3: older ones can corrupt a WAL database when two connections write and checkpoint."""
+    if tuple(int(part) for part in version.split(".")) < OLDEST:
+        raise StoreError(
+            f"SQLite {version} can corrupt the database under concurrent writers",
+            hint="Install a newer apsw: pip install --upgrade apsw",
+        )
+
+
+def open_writer(path: Path, vfs: str | None = None) -> apsw.Connection:
+    """The one connection of this process that writes. It leaves checkpointing to its owner."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
+    connection.set_busy_timeout(5_000)
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    connection.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_DQS_DDL, 0)
+    connection.execute(_WRITER)
+    return connection
+
+
+def open_reader(path: Path, vfs: str | None = None) -> apsw.Connection:
+    """A connection that can only read."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
+    connection.set_busy_timeout(5_000)
+    connection.execute(_READER)
+    return connection
+
+
+def pragma(connection: apsw.Connection, name: str) -> int:
+    """The number behind a PRAGMA."""
+    row = connection.execute(f"PRAGMA {name}").fetchone()
+    return int(row[0]) if row else 0

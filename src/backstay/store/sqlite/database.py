@@ -1,0 +1,207 @@
+"""One database file in this process: its writer, its readers, and the locks around it.
+
+However many stores a process opens on a file, they share one of these: two would not exclude each other's file locks.
+"""
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from backstay.errors import StoreUnavailable, UsedAfterFork
+from backstay.model.ids import WorkerId
+from backstay.store.sqlite.connection import open_reader, open_writer, refuse_old_sqlite
+from backstay.store.sqlite.faults import in_our_words, not_ours, poisons
+from backstay.store.sqlite.filelock import LifeLock, WriteLock, lives
+from backstay.store.sqlite.filesystem import MOUNTS, FileIdentity, identity, make_private, refuse_network
+from backstay.store.sqlite.job import Job
+from backstay.store.sqlite.migrations import Migration, migrate, refuse_foreign, shipped
+from backstay.store.sqlite.writer import Writer
+
+T = TypeVar("T")
+
+KEPT_READERS = 8
+
+
+class Database:
+    """A file that is open in this process. Writes go through its one writer; reads use connections of their own."""
+
+    def __init__(self, path: Path, file: FileIdentity, name: str, vfs: str | None, steps: Sequence[Migration]) -> None:
+        self.path, self.file = path, file
+        self.users = 0
+        self.forked = False
+        self._vfs = vfs
+        self._refuse_foreign(steps)
+        self._locks = Path(f"{path}.locks")
+        self._locks.mkdir(mode=0o700, exist_ok=True)
+        self._write_lock = WriteLock(self._locks / "write")
+        self._life_locks: dict[WorkerId, LifeLock] = {}
+        self._readers: deque[apsw.Connection] = deque()
+        self._prepare(steps)
+        self._writer = Writer(path, self._write_lock, file, name, vfs)
+
+    def write(self, work: Callable[[apsw.Connection], T], *, seconds: float, durable: bool, alone: bool) -> T:
+        """Run the work in a write transaction; return once it is committed, or raise having changed nothing."""
+        self._refuse_fork()
+        job = Job(work, durable=durable, alone=alone)
+        self._writer.submit(job)  # type: ignore[arg-type]  # the writer never looks at a job's value
+        if not job.wait(seconds):
+            raise StoreUnavailable(
+                f"{self.path} could not be written within {seconds:g} s: {self._write_lock.holder()} is writing it",
+                hint="Nothing was changed. Try again, or look at what that process does.",
+            )
+        return job.result()
+
+    def read(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Run the work on one snapshot."""
+        with self._reader() as connection:
+            connection.execute("BEGIN")
+            try:
+                return work(connection)
+            finally:
+                connection.execute("ROLLBACK")
+
+    def peek(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Run work that is a single statement: it needs no snapshot."""
+        with self._reader() as connection:
+            return work(connection)
+
+    def version(self) -> int:
+        """A number that changes whenever somebody has committed."""
+        with self._reader() as connection:
+            return int(connection.data_version("main"))
+
+    def enter(self, worker: WorkerId) -> None:
+        """Hold the worker's life lock, so that all can see it lives."""
+        self._refuse_fork()
+        self._life_locks[worker] = LifeLock(self._locks / worker)
+
+    def leave(self, worker: WorkerId) -> None:
+        """Let go of the worker's life lock, if it has one."""
+        lock = self._life_locks.pop(worker, None)
+        if lock is not None:
+            lock.release()
+
+    def lives(self, worker: WorkerId) -> bool:
+        """Whether the worker's process still holds its life lock."""
+        return lives(self._locks / worker)
+
+    def close(self) -> None:
+        """Finish what is queued and close every connection."""
+        while self._readers:
+            self._readers.pop().close()
+        self._writer.close()
+        self._write_lock.close()
+
+    def forget(self) -> None:
+        """In a forked child: never touch the parent's connections, and do not keep its locks alive."""
+        self.forked = True
+        self._write_lock.close()
+        for lock in self._life_locks.values():
+            lock.forget()
+
+    def _refuse_foreign(self, steps: Sequence[Migration]) -> None:
+        """A file that is not ours gets no lock beside it and not a byte changed."""
+        with in_our_words(str(self.path)):
+            connection = open_writer(self.path, self._vfs)
+            try:
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+                refuse_foreign(connection, str(self.path), steps)
+            finally:
+                connection.close()
+
+    def _prepare(self, steps: Sequence[Migration]) -> None:
+        """First contact, behind the lock: ten processes may do this at once on an empty file."""
+        self._write_lock.acquire()
+        try:
+            with in_our_words(str(self.path)):
+                connection = open_writer(self.path, self._vfs)
+                try:
+                    refuse_foreign(connection, str(self.path), steps)
+                    connection.execute("PRAGMA journal_mode = WAL")
+                    migrate(connection, self.path, steps)
+                finally:
+                    connection.close()
+        finally:
+            self._write_lock.release()
+
+    @contextmanager
+    def _reader(self) -> Iterator[apsw.Connection]:
+        self._refuse_fork()
+        try:
+            connection = self._readers.pop()
+        except IndexError:
+            with in_our_words(str(self.path)):
+                connection = open_reader(self.path, self._vfs)
+        try:
+            with in_our_words(str(self.path)):
+                yield connection
+        except BaseException as error:
+            if isinstance(error.__cause__, apsw.Error) and poisons(error.__cause__):
+                connection.close()
+            else:
+                self._readers.append(connection)
+            raise
+        if len(self._readers) < KEPT_READERS:
+            self._readers.append(connection)
+        else:
+            connection.close()
+
+    def _refuse_fork(self) -> None:
+        if self.forked:
+            raise UsedAfterFork(f"{self.path} was opened by the parent of this process")
+
+
+_shared: dict[FileIdentity, Database] = {}
+_guard = threading.Lock()
+
+
+def open_database(
+    path: Path, *, name: str, vfs: str | None = None, steps: Sequence[Migration] | None = None, mounts: Path = MOUNTS
+) -> Database:
+    """This process's one handle on the file; created, migrated and checked if it is the first."""
+    refuse_old_sqlite()
+    refuse_network(path, mounts)
+    if path.is_dir():
+        raise not_ours(str(path), "it is a directory")
+    make_private(path)
+    with _guard:
+        file = identity(path)
+        if file is None:
+            raise StoreUnavailable(f"{path} vanished while it was being opened")
+        database = _shared.get(file)
+        if database is None:
+            database = _shared[file] = Database(path, file, name, vfs, steps or shipped())
+        database.users += 1
+        return database
+
+
+def close_database(database: Database) -> None:
+    """Give the handle back; the last one out closes the file."""
+    with _guard:
+        database.users -= 1
+        if database.users == 0 and not database.forked:
+            _shared.pop(database.file, None)
+            database.close()
+
+
+# Connections that a child inherited must not be closed by it: closing may checkpoint the parent's log. They are kept
+# here so that the garbage collector never does.
+_inherited: list[Database] = []
+
+
+def _forget_in_child() -> None:
+    global _guard  # noqa: PLW0603  # another thread may have held it at the fork and will never release it here
+    _guard = threading.Lock()
+    for database in _shared.values():
+        database.forget()
+    _inherited.extend(_shared.values())
+    _shared.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

@@ -1,0 +1,134 @@
+"""The SQLite engine: one worker's view of a database that its process may share with others."""
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from backstay.clock import Clock
+from backstay.model.about import About
+from backstay.model.ids import IdSource, WorkerId, earliest_worker
+from backstay.model.lease import Lease
+from backstay.model.limits import Limits
+from backstay.store.engine import Transaction
+from backstay.store.queries import Queries, load, shared
+from backstay.store.sqlite.connection import pragma
+from backstay.store.sqlite.database import close_database, open_database
+from backstay.store.sqlite.filesystem import MOUNTS
+from backstay.store.sqlite.migrations import Migration
+from backstay.store.sqlite.transaction import SqliteTransaction
+
+T = TypeVar("T")
+
+_MONTH_MS = 30 * 86_400_000
+_QUERIES: Queries = load(shared(), files("backstay.store.sqlite").joinpath("sql"))
+
+
+class SqliteEngine:
+    """Runs verbs on a SQLite file. On one machine all addresses are of one host, so it is simply `local`."""
+
+    host = "local"
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Clock,
+        limits: Limits,
+        lease_seconds: float,
+        wait_seconds: float,
+        vfs: str | None = None,
+        steps: Sequence[Migration] | None = None,
+        mounts: Path = MOUNTS,
+    ) -> None:
+        self.limits = limits
+        self._clock = clock
+        self._ids = IdSource(clock)
+        self.worker: WorkerId = self._ids.worker()
+        self._lease_ms = round(lease_seconds * 1000)
+        self._wait_seconds = wait_seconds
+        self._entered = False
+        self._closed = False
+        self._database = open_database(path, name=self.worker, vfs=vfs, steps=steps, mounts=mounts)
+
+    def write(self, verb: Callable[[Transaction], T], *, durable: bool = True, alone: bool = False) -> T:
+        return self._database.write(
+            lambda connection: verb(self._transaction(connection)),
+            seconds=self._wait_seconds,
+            durable=durable,
+            alone=alone,
+        )
+
+    def read(self, verb: Callable[[Transaction], T]) -> T:
+        return self._database.read(lambda connection: verb(self._transaction(connection)))
+
+    def peek(self, verb: Callable[[Transaction], T]) -> T:
+        return self._database.peek(lambda connection: verb(self._transaction(connection)))
+
+    def enter(self) -> None:
+        if self._entered:
+            return
+        self._database.enter(self.worker)
+        self._entered = True
+        self.write(
+            lambda tx: tx.run(
+                "add_worker",
+                worker=self.worker,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                boot_id=self._clock.boot_id,
+                now=tx.now,
+            )
+        )
+
+    def lapsed(self, lease: Lease) -> bool:
+        if lease.boot_id != self._clock.boot_id or lease.until <= self._clock.boot():
+            return True
+        return lease.holder != self.worker and not self._database.lives(lease.holder)
+
+    def now(self) -> int:
+        return self._clock.now()
+
+    def about(self, sessions: int) -> About:
+        schema = self._database.peek(lambda connection: pragma(connection, "user_version"))
+        workers = self.read(lambda tx: len(tx.all("workers")))
+        return About(
+            url=f"sqlite:///{self._database.path}",
+            engine="SQLite",
+            engine_version=apsw.sqlite_lib_version(),
+            schema=schema,
+            sessions=sessions,
+            workers=workers,
+        )
+
+    def tidy(self) -> None:
+        """Forget workers that are gone, and the marks of writers that began long ago; a living one marks again."""
+        gone = [row[0] for row in self.read(lambda tx: tx.all("workers")) if not self._database.lives(row[0])]
+        long_ago = earliest_worker(self._clock.now() - _MONTH_MS)
+        self.write(lambda tx: [tx.run("drop_worker", worker=worker) for worker in gone])
+        self.write(lambda tx: tx.run("old_commits", writer=long_ago))
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._entered and not self._database.forked:
+            self.write(lambda tx: tx.run("drop_worker", worker=self.worker))
+            self._database.leave(self.worker)
+        close_database(self._database)
+
+    def _transaction(self, connection: apsw.Connection) -> SqliteTransaction:
+        return SqliteTransaction(
+            connection,
+            queries=_QUERIES,
+            clock=self._clock,
+            ids=self._ids,
+            limits=self.limits,
+            worker=self.worker,
+            lease_ms=self._lease_ms,
+            lapsed=self.lapsed,
+        )

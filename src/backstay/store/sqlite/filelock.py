@@ -1,0 +1,83 @@
+"""Locks that the kernel drops when their process dies.
+
+`flock` and not POSIX record locks: those do not exclude a second handle of the same process, and closing any handle on
+the file drops them all.
+"""
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+from backstay.errors import StoreReadOnly, StoreUnavailable
+
+
+class WriteLock:
+    """The turnstile in front of every write transaction, fair between processes.
+
+    SQLite's own wait starves: of six processes one can commit thousands of times while another commits once.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd = _open(path)
+
+    def acquire(self) -> None:
+        """Wait, however long it takes, until it is this process's turn to write."""
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        os.pwrite(self._fd, b"%-10d" % os.getpid(), 0)
+
+    def release(self) -> None:
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
+        # Whoever waits gets to run before this process asks again.
+        os.sched_yield()
+
+    def holder(self) -> str:
+        """Who wrote last or writes now, for an error message."""
+        pid = os.pread(self._fd, 10, 0).decode(errors="replace").strip()
+        return f"process {pid}" if pid else "another process"
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class LifeLock:
+    """Held by a worker as long as it lives; anyone can ask whether it still does."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd = _open(path)
+        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def release(self) -> None:
+        """Die in good order."""
+        self._path.unlink(missing_ok=True)
+        os.close(self._fd)
+
+    def forget(self) -> None:
+        """Let go of a handle inherited through a fork; the parent keeps the lock."""
+        os.close(self._fd)
+
+
+def lives(path: Path) -> bool:
+    """Whether the worker with this life lock is still there. Never a guess: the kernel knows."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno == errno.EROFS:
+            raise StoreReadOnly(f"{path} cannot be created: the file system is read-only") from error
+        raise StoreUnavailable(f"{path} cannot be opened: {error.strerror}", hint="Check the directory.") from error

@@ -1,0 +1,72 @@
+"""What the database file lies on: refuses network file systems, keeps files private, notices a replaced file."""
+
+import errno
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from backstay.errors import StoreReadOnly, StoreUnavailable
+
+# Locks and shared memory, on which SQLite's WAL mode stands, do not reach across machines here.
+NETWORK = frozenset(
+    "nfs nfs4 cifs smb3 smbfs 9p afs ceph glusterfs lustre beegfs ocfs2 gfs2 gpfs davfs"
+    " fuse.sshfs fuse.s3fs fuse.rclone fuse.glusterfs fuse.gcsfuse fuse.cephfs fuse.davfs2".split()
+)
+MOUNTS = Path("/proc/self/mountinfo")
+
+
+class FileIdentity(NamedTuple):
+    """Which file a path names, whatever it is called."""
+
+    device: int
+    inode: int
+
+
+def identity(path: Path) -> FileIdentity | None:
+    """The file behind the path now, or None. Looks at the directory only: the file itself is never opened."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return FileIdentity(found.st_dev, found.st_ino)
+
+
+def make_private(path: Path) -> None:
+    """Create the database file if it is not there, readable by its owner alone, in a directory of the same kind."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Exclusive: a file that exists may be open in this process, and closing a second handle would drop its locks.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        return
+    except OSError as error:
+        if error.errno == errno.EROFS:
+            raise StoreReadOnly(f"{path} cannot be created: the file system is read-only") from error
+        raise StoreUnavailable(
+            f"{path} cannot be created: {error.strerror}", hint="Check that the directory exists and is yours."
+        ) from error
+
+
+def refuse_network(path: Path, mounts: Path = MOUNTS) -> None:
+    """Raise if the file would lie on a network file system."""
+    kind = _kind_of(path, mounts)
+    if kind in NETWORK:
+        raise StoreUnavailable(
+            f"{path} lies on a network file system ({kind}), where file locks cannot be trusted",
+            hint="Put the file on a local disk, or use PostgreSQL for several machines.",
+        )
+
+
+def _kind_of(path: Path, mounts: Path) -> str | None:
+    """The type of the file system with the longest mount point above the path; None where the system does not say."""
+    try:
+        lines = mounts.read_text().splitlines()
+    except OSError:
+        return None
+    best, kind = -1, None
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        point = before.split(" ")[4].encode().decode("unicode_escape")
+        if len(point) >= best and path.is_relative_to(point):
+            best, kind = len(point), after.split(" ")[0]
+    return kind

@@ -1,0 +1,47 @@
+"""A job: one verb on its way through the writer, and the caller who waits for it."""
+
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import apsw
+
+T = TypeVar("T")
+
+
+class Job(Generic[T]):
+    """A verb that the writer will run, then its result. Claimed once: by the writer, or a caller who gives up."""
+
+    __slots__ = ("_claim", "_done", "_value", "alone", "durable", "error", "work")
+
+    def __init__(self, work: Callable[[apsw.Connection], T], *, durable: bool = True, alone: bool = False) -> None:
+        self.work = work
+        self.durable = durable
+        self.alone = alone
+        self.error: BaseException | None = None
+        self._claim = threading.Lock()
+        self._done = threading.Lock()
+        self._done.acquire()
+
+    def claim(self) -> bool:
+        """True for the first who asks: the writer who will run it, or the caller who stops waiting."""
+        return self._claim.acquire(blocking=False)
+
+    def attempt(self, connection: apsw.Connection) -> None:
+        """Run the verb inside the open transaction; what it raises is the writer's to judge."""
+        self._value = self.work(connection)
+
+    def deliver(self) -> None:
+        """Wake the caller: the result is durable, or the error final."""
+        self._done.release()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for delivery; False if it has not come in time and the job is withdrawn, so that it will never run."""
+        # A job that the writer has claimed is being committed: only its end can tell what became of it.
+        return self._done.acquire(timeout=seconds) or (not self.claim() and self._done.acquire())
+
+    def result(self) -> T:
+        """What the verb returned, or raised."""
+        if self.error is not None:
+            raise self.error
+        return self._value

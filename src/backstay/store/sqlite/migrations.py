@@ -1,0 +1,84 @@
+"""Migrations: numbered files, applied under the write lock, one transaction each, with a backup before."""
+
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from backstay.errors import SchemaMismatch
+from backstay.store.sqlite.connection import APPLICATION_ID, pragma
+from backstay.store.sqlite.faults import not_ours
+
+_NAME = re.compile(r"(\d{4})_\w+\.sql")
+
+
+class Migration(NamedTuple):
+    """One step of the schema's history."""
+
+    number: int
+    name: str
+    sql: str
+
+
+def shipped() -> tuple[Migration, ...]:
+    """The migrations that come with this version, in order."""
+    folder = files("backstay.store.sqlite").joinpath("migrations")
+    found = ((_NAME.fullmatch(file.name), file) for file in folder.iterdir())
+    steps = sorted(Migration(int(match[1]), file.name, file.read_text("utf-8")) for match, file in found if match)
+    return tuple(steps)
+
+
+def refuse_foreign(connection: apsw.Connection, path: str, steps: Sequence[Migration]) -> None:
+    """Raise unless the file is empty, ours, and not from a newer version. Changes nothing."""
+    application, schema = pragma(connection, "application_id"), pragma(connection, "user_version")
+    if application == APPLICATION_ID:
+        newest = steps[-1].number
+        if schema > newest:
+            raise SchemaMismatch(
+                f"{path} has schema {schema}; this version of Backstay knows up to {newest}",
+                hint="Upgrade this installation: pip install --upgrade backstay",
+            )
+    elif application or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
+        raise not_ours(path, "it belongs to another program")
+
+
+def migrate(connection: apsw.Connection, path: Path, steps: Sequence[Migration]) -> None:
+    """Bring the file to the newest schema. The caller holds the write lock."""
+    refuse_foreign(connection, str(path), steps)
+    schema = pragma(connection, "user_version")
+    due = [step for step in steps if step.number > schema]
+    if due and schema:
+        backup(connection, path.with_name(f"{path.name}.before-{due[-1].number:04}"))
+    for step in due:
+        _apply(connection, step)
+
+
+def backup(connection: apsw.Connection, target: Path) -> None:
+    """Copy the whole database to `target`, which appears complete or not at all."""
+    unfinished = target.with_name(target.name + ".part")
+    unfinished.unlink(missing_ok=True)
+    unfinished.touch(mode=0o600)
+    copy = apsw.Connection(str(unfinished))
+    try:
+        with copy.backup("main", connection, "main") as work:
+            while not work.done:
+                work.step(1_000)
+    finally:
+        copy.close()
+    unfinished.rename(target)
+
+
+def _apply(connection: apsw.Connection, step: Migration) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute(step.sql)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {step.number}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

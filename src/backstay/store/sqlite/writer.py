@@ -1,0 +1,200 @@
+"""The writer: one thread, one connection, one queue. Jobs that arrive during a commit share the next one."""
+
+import queue
+import threading
+from pathlib import Path
+
+import apsw
+
+from backstay.errors import BackstayError, StoreUnavailable
+from backstay.store.sqlite.connection import Durability, open_writer
+from backstay.store.sqlite.faults import poisons, translated
+from backstay.store.sqlite.filelock import WriteLock
+from backstay.store.sqlite.filesystem import FileIdentity, identity
+from backstay.store.sqlite.job import Job
+
+BATCH = 256
+CHECKPOINT_PAGES = 1_000
+
+_MARK = "INSERT INTO commits VALUES (?, ?) ON CONFLICT (writer) DO UPDATE SET number = excluded.number"
+
+
+class Writer:
+    """Runs jobs in the order they come, many to a transaction, each in a savepoint of its own."""
+
+    def __init__(self, path: Path, lock: WriteLock, file: FileIdentity, name: str, vfs: str | None) -> None:
+        self._path, self._lock, self._file, self._name, self._vfs = path, lock, file, name, vfs
+        self._queue: queue.SimpleQueue[Job[object] | None] = queue.SimpleQueue()
+        self._left: Job[object] | None = None
+        self._connection: apsw.Connection | None = None
+        self._durability: Durability = "FULL"
+        self._number = 0
+        self._wal_pages = 0
+        self._checkpoint_at = CHECKPOINT_PAGES
+        self._thread = threading.Thread(target=self._run, name=f"backstay-writer-{path.name}", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Job[object]) -> None:
+        """Put a job in the queue."""
+        self._queue.put(job)
+
+    def close(self) -> None:
+        """Finish what is queued, then let go of the file."""
+        self._queue.put(None)
+        self._thread.join()
+
+    # --- the thread -------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            first = self._left or self._queue.get()
+            self._left = None
+            if first is None:
+                break
+            self._write(first)
+        self._lock.acquire()
+        try:
+            self._disconnect()
+        finally:
+            self._lock.release()
+
+    def _write(self, first: Job[object]) -> None:
+        self._lock.acquire()
+        try:
+            batch = self._claim_with(first)
+            if batch:
+                self._commit(batch)
+        finally:
+            self._lock.release()
+        for job in batch:
+            job.deliver()
+        if self._wal_pages >= self._checkpoint_at:
+            self._checkpoint()
+
+    def _claim_with(self, first: Job[object]) -> list[Job[object]]:
+        """This job and those that queued up behind it; a job that wants to be alone ends or makes up the batch."""
+        batch = [first] if first.claim() else []
+        while len(batch) < BATCH and not first.alone:
+            try:
+                job = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if job is None:
+                self._queue.put(None)
+                break
+            if job.alone:
+                self._left = job
+                break
+            if job.claim():
+                batch.append(job)
+        return batch
+
+    def _commit(self, batch: list[Job[object]]) -> None:
+        try:
+            connection = self._connected()
+            self._set_durability(connection, "FULL" if any(job.durable for job in batch) else "NORMAL")
+            connection.execute("BEGIN IMMEDIATE")
+            before = connection.total_changes()
+            for job in batch:
+                self._attempt(connection, job)
+            if connection.total_changes() == before or all(job.error for job in batch):
+                connection.execute("ROLLBACK")
+            else:
+                self._number += 1
+                connection.execute(_MARK, (self._name, self._number))
+                connection.execute("COMMIT")
+        except (apsw.Error, BackstayError) as error:
+            self._settle(batch, error)
+
+    def _attempt(self, connection: apsw.Connection, job: Job[object]) -> None:
+        """Run one job so that its failure leaves the others of the batch untouched."""
+        connection.execute("SAVEPOINT job")
+        try:
+            job.attempt(connection)
+        except apsw.Error as error:
+            # A full disk or a failing one concerns the whole batch; a broken constraint only this job.
+            if isinstance(error, apsw.FullError) or poisons(error) or not connection.in_transaction:
+                raise
+            connection.execute("ROLLBACK TO job")
+            job.error = translated(error, str(self._path))
+        except BaseException as error:  # noqa: BLE001  # whatever the verb raised belongs to its caller
+            connection.execute("ROLLBACK TO job")
+            job.error = error
+        connection.execute("RELEASE job")
+
+    def _settle(self, batch: list[Job[object]], error: Exception) -> None:
+        """Nothing of the batch happened, unless the error came after the commit had: then the disk is asked."""
+        committed = False
+        if isinstance(error, apsw.Error):
+            self._roll_back()
+            if poisons(error):
+                self._disconnect()
+                committed = self._was_committed()
+            error = translated(error, str(self._path))
+        if not committed:
+            for job in batch:
+                job.error = job.error or error
+
+    def _roll_back(self) -> None:
+        connection = self._connection
+        try:
+            if connection is not None and connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except apsw.Error:
+            self._disconnect()
+
+    def _was_committed(self) -> bool:
+        """Whether the transaction with the current number is in the file after all."""
+        try:
+            row = self._connected().execute("SELECT number FROM commits WHERE writer = ?", (self._name,)).fetchone()
+        except (apsw.Error, BackstayError):
+            return False
+        return row is not None and row[0] == self._number
+
+    # --- the connection ---------------------------------------------------------------------------------------------
+
+    def _connected(self) -> apsw.Connection:
+        if identity(self._path) != self._file:
+            raise StoreUnavailable(
+                f"{self._path} was moved, deleted or replaced while it was open",
+                hint="Put the file back or open the store again; never copy over a live database.",
+            )
+        if self._connection is None:
+            self._connection = open_writer(self._path, self._vfs)
+            self._connection.set_wal_hook(self._on_commit)
+            self._durability = "FULL"
+        return self._connection
+
+    def _set_durability(self, connection: apsw.Connection, wanted: Durability) -> None:
+        if self._durability != wanted:
+            connection.execute(f"PRAGMA synchronous = {wanted}")
+            self._durability = wanted
+
+    def _on_commit(self, connection: apsw.Connection, database: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _checkpoint(self) -> None:
+        """Copy the log back into the file: no caller waits for it, but other processes' turnstile is closed."""
+        self._lock.acquire()
+        try:
+            self._set_durability(self._connected(), "FULL")
+            pages, copied = self._connected().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            # A reader that holds an old snapshot keeps the log from being reused: try again when it has grown.
+            self._checkpoint_at = CHECKPOINT_PAGES if pages == copied else pages + CHECKPOINT_PAGES
+            self._wal_pages = 0
+        except (apsw.Error, BackstayError):
+            # Nothing is lost: the log still has everything. The next write will meet the fault and report it.
+            self._checkpoint_at = self._wal_pages + CHECKPOINT_PAGES
+        finally:
+            self._lock.release()
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        try:
+            connection.close()
+        except apsw.Error:
+            # The file is in the state of the last commit whether or not the handle closes cleanly.
+            connection.close(True)

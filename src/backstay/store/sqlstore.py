@@ -1,0 +1,525 @@
+"""The store on an SQL engine: checks what comes in at the door, and hands each verb to the engine."""
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Concatenate, ParamSpec, TypeVar
+
+from backstay.errors import InvalidPayload, TooLarge
+from backstay.model.about import About
+from backstay.model.address import Address
+from backstay.model.blob import Blob
+from backstay.model.content import Body, Content, Text, Thought, parts_of
+from backstay.model.event import START, Cursor, EventPage
+from backstay.model.ids import (
+    MessageId,
+    SessionId,
+    TurnId,
+    UploadId,
+    WindowId,
+    WorkerId,
+    check_message_id,
+    check_session_id,
+    check_turn_id,
+    check_upload_id,
+    check_window_id,
+)
+from backstay.model.marks import Marks
+from backstay.model.message import MessagePage, NewMessage
+from backstay.model.search import SearchPage
+from backstay.model.searchtext import parse_query
+from backstay.model.session import (
+    Collected,
+    Deleted,
+    Resolved,
+    Session,
+    SessionCursor,
+    SessionFilter,
+    SessionPage,
+    TitleBy,
+    Ttl,
+)
+from backstay.model.turn import (
+    Accepted,
+    Call,
+    Checkpointed,
+    Finished,
+    IfBusy,
+    OpenTurn,
+    Outcome,
+    Recorded,
+    Renewed,
+    Turn,
+)
+from backstay.model.window import Moved, Rotated, Window
+from backstay.store.door import Door, find
+from backstay.store.engine import Engine, Transaction
+from backstay.store.port import Store
+from backstay.store.verbs import (
+    blobs,
+    cancelling,
+    deletion,
+    events,
+    history,
+    maintenance,
+    marks,
+    reading,
+    retrying,
+    running,
+    search,
+    sessions,
+    submitting,
+)
+from backstay.store.verbs.submitting import Request
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+ANY = SessionFilter()
+PAGE = 1_000
+DAY_MS = 86_400_000
+
+
+class SqlStore(Store):
+    """Sessions on an SQL engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._limits = engine.limits
+
+    @property
+    def worker(self) -> WorkerId:
+        return self._engine.worker
+
+    def about(self) -> About:
+        return self._engine.about(self._read(reading.count))
+
+    def close(self) -> None:
+        self._engine.close()
+
+    # --- sessions ---------------------------------------------------------------------------------------------------
+
+    def resolve(self, address: Address, *, owner: str, ttl: Ttl | None = None) -> Resolved:
+        here = self._here(address)
+        return self._write(sessions.resolve, here, _owner(owner), ttl)
+
+    def create(self, *, owner: str, ttl: Ttl | None = None) -> Session:
+        return self._write(sessions.create, _owner(owner), ttl)
+
+    def touch(self, session: SessionId, *, owner: str) -> Session:
+        return self._write(sessions.touch, check_session_id(session), owner)
+
+    def rename(self, session: SessionId, title: str | None, *, owner: str, by: TitleBy = "person") -> Session:
+        return self._write(sessions.rename, check_session_id(session), owner, title, by)
+
+    def pin(self, session: SessionId, pinned: bool, *, owner: str) -> Session:
+        return self._write(sessions.pin, check_session_id(session), owner, pinned)
+
+    def archive(self, session: SessionId, archived: bool, *, owner: str) -> Session:
+        return self._write(sessions.archive, check_session_id(session), owner, archived)
+
+    def tag(self, session: SessionId, *, owner: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Session:
+        return self._write(sessions.tag, check_session_id(session), owner, add, remove)
+
+    def point(self, address: Address, session: SessionId, *, owner: str) -> Session:
+        return self._write(sessions.point, self._here(address), check_session_id(session), owner)
+
+    def end(self, session: SessionId, *, owner: str) -> Session:
+        return self._write(sessions.end, check_session_id(session), owner)
+
+    def delete(self, session: SessionId, *, owner: str) -> Deleted:
+        return self._write(deletion.delete, check_session_id(session), owner)
+
+    # --- turns ------------------------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        to: Address | SessionId,
+        content: Content,
+        *,
+        owner: str,
+        agent: str = "default",
+        request_id: str | None = None,
+        if_busy: IfBusy = "enqueue",
+        expect_revision: int | None = None,
+        ttl: Ttl | None = None,
+        start: bool = False,
+    ) -> Accepted:
+        request = Request(
+            to=self._target(to),
+            owner=_owner(owner),
+            id=request_id,
+            agent=agent,
+            if_busy=if_busy,
+            expect_revision=expect_revision,
+            ttl=ttl,
+            start=self._start(start),
+        )
+        return self._write(submitting.submit, request, parts_of(content))
+
+    def steer(
+        self, session: SessionId, content: Content, *, owner: str, agent: str = "default", request_id: str | None = None
+    ) -> Accepted:
+        return self.submit(session, content, owner=owner, agent=agent, request_id=request_id, if_busy="steer")
+
+    def record(
+        self,
+        to: Address | SessionId,
+        messages: Sequence[NewMessage],
+        *,
+        owner: str,
+        request_id: str | None = None,
+        if_busy: IfBusy = "enqueue",
+        expect_revision: int | None = None,
+        ttl: Ttl | None = None,
+    ) -> Recorded:
+        if if_busy not in ("enqueue", "reject"):
+            raise InvalidPayload(f"record cannot {if_busy}", hint="Choose if_busy='enqueue' or 'reject'.")
+        request = Request(
+            to=self._target(to),
+            owner=_owner(owner),
+            id=request_id,
+            if_busy=if_busy,
+            expect_revision=expect_revision,
+            ttl=ttl,
+        )
+        return self._write(submitting.record, request, messages)
+
+    def claim(
+        self, agents: Collection[str], *, session: SessionId | None = None, owner: str | None = None
+    ) -> OpenTurn | None:
+        self._start(True)
+        if session is not None:
+            return self._write(submitting.claim_in, check_session_id(session), _owner(owner or ""), agents)
+        self.reap()
+        return self._write(submitting.claim, agents)
+
+    def renew(self, turn: OpenTurn) -> Renewed:
+        return self._write(running.renew, turn)
+
+    def checkpoint(self, turn: OpenTurn, bodies: Sequence[Body], *, take_steering: bool = False) -> Checkpointed:
+        only_deltas = not take_steering and all(isinstance(body, Text | Thought) for body in bodies)
+        verb = partial(running.checkpoint, turn=turn, bodies=bodies, take_steering=take_steering)
+        return self._engine.write(verb, durable=not only_deltas)
+
+    def finish(
+        self, turn: OpenTurn, outcome: Outcome, *, bodies: Sequence[Body] = (), agents: Collection[str] = ()
+    ) -> Finished:
+        return self._write(running.finish, turn, bodies, outcome, agents)
+
+    def cancel(self, turn: TurnId, *, owner: str, take: bool = False) -> Turn:
+        return self._write(cancelling.cancel, check_turn_id(turn), owner, take)
+
+    def edit_waiting(self, turn: TurnId, content: Content, *, owner: str) -> Turn:
+        return self._write(cancelling.edit_waiting, check_turn_id(turn), owner, parts_of(content))
+
+    def withdraw(self, turn: TurnId, *, owner: str) -> Turn:
+        return self._write(cancelling.withdraw, check_turn_id(turn), owner)
+
+    def approve(self, turn: TurnId, call: str, *, owner: str, arguments_hash: str | None = None) -> Call:
+        return self._write(
+            cancelling.decide, check_turn_id(turn), call, owner, approved=True, arguments_hash=arguments_hash
+        )
+
+    def deny(self, turn: TurnId, call: str, *, owner: str, arguments_hash: str | None = None) -> Call:
+        return self._write(
+            cancelling.decide, check_turn_id(turn), call, owner, approved=False, arguments_hash=arguments_hash
+        )
+
+    # --- history ----------------------------------------------------------------------------------------------------
+
+    def undo(self, session: SessionId, *, owner: str, expect_revision: int | None = None) -> Moved:
+        return self._write(history.undo, check_session_id(session), owner, expect_revision)
+
+    def redo(self, session: SessionId, *, owner: str, expect_revision: int | None = None) -> Moved:
+        return self._write(history.redo, check_session_id(session), owner, expect_revision)
+
+    def retry(
+        self,
+        session: SessionId,
+        *,
+        owner: str,
+        agent: str | None = None,
+        request_id: str | None = None,
+        expect_revision: int | None = None,
+        start: bool = False,
+    ) -> Accepted:
+        request = Request(
+            to=check_session_id(session),
+            owner=_owner(owner),
+            id=request_id,
+            agent=agent,
+            expect_revision=expect_revision,
+            start=self._start(start),
+        )
+        return self._write(retrying.retry, request)
+
+    def edit(
+        self,
+        session: SessionId,
+        message: MessageId,
+        content: Content,
+        *,
+        owner: str,
+        agent: str | None = None,
+        request_id: str | None = None,
+        expect_revision: int | None = None,
+        start: bool = False,
+    ) -> Accepted:
+        request = Request(
+            to=check_session_id(session),
+            owner=_owner(owner),
+            id=request_id,
+            agent=agent,
+            expect_revision=expect_revision,
+            start=self._start(start),
+        )
+        return self._write(retrying.edit, request, check_message_id(message), parts_of(content))
+
+    def fork(self, session: SessionId, *, owner: str, at: MessageId | None = None) -> Session:
+        message = None if at is None else check_message_id(at)
+        return self._write(history.fork, check_session_id(session), owner, message)
+
+    def rotate(
+        self,
+        session: SessionId,
+        summary: Sequence[NewMessage],
+        *,
+        owner: str,
+        parent: WindowId,
+        keep_from: int,
+        turn: OpenTurn | None = None,
+    ) -> Rotated:
+        return self._write(
+            history.rotate,
+            check_session_id(session),
+            owner,
+            parent=check_window_id(parent),
+            said=summary,
+            keep_from=keep_from,
+            turn=turn,
+        )
+
+    # --- marks and blobs --------------------------------------------------------------------------------------------
+
+    def marks(self, session: SessionId, *, owner: str) -> Marks:
+        return self._read(marks.get, check_session_id(session), owner)
+
+    def save_draft(self, session: SessionId, text: str, *, owner: str) -> Marks:
+        return self._write(marks.save_draft, check_session_id(session), owner, text)
+
+    def mark_read(self, session: SessionId, number: int, *, owner: str) -> Marks:
+        return self._write(marks.mark_read, check_session_id(session), owner, number)
+
+    def begin_upload(self, *, owner: str) -> UploadId:
+        return self._write(blobs.begin, _owner(owner))
+
+    def upload_chunk(self, upload: UploadId, start: int, data: bytes, *, owner: str) -> int:
+        if not data:
+            raise InvalidPayload("the chunk is empty")
+        if len(data) > self._limits.chunk_bytes:
+            raise TooLarge(
+                f"the chunk has {len(data):,} bytes; at most {self._limits.chunk_bytes:,} are accepted",
+                hint="Send the file in smaller chunks.",
+            )
+        verb = partial(blobs.add_chunk, upload=check_upload_id(upload), owner=owner, start=start, data=bytes(data))
+        return self._engine.write(verb, alone=True)
+
+    def finish_upload(self, upload: UploadId, *, owner: str, expected_hash: str | None = None) -> Blob:
+        verb = partial(blobs.finish, upload=check_upload_id(upload), owner=owner, expected=expected_hash)
+        return self._engine.write(verb, alone=True)
+
+    def blob(self, hash: str, *, owner: str) -> Blob:
+        return self._read(blobs.get, hash, owner)
+
+    def read_blob(self, hash: str, *, owner: str, start: int = 0, length: int = 1 << 20) -> bytes:
+        return self._read(blobs.read, hash, owner, start, length)
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def session(self, session: SessionId, *, owner: str) -> Session:
+        door = self._read(find, check_session_id(session), owner)
+        if self._reap_if_gone(door):
+            door = self._read(find, session, owner)
+        return door.value(self._engine.now())
+
+    def revision(self, session: SessionId, *, owner: str) -> int:
+        return self._engine.peek(partial(reading.revision, session=check_session_id(session), owner=owner))
+
+    def list(
+        self,
+        *,
+        owner: str,
+        filter: SessionFilter = ANY,
+        after: SessionCursor | None = None,
+        limit: int = 50,
+    ) -> SessionPage:
+        _limit(limit)
+        verb = partial(reading.sessions, owner=owner, filter=filter, after=after, limit=limit)
+        doors, more = self._engine.peek(verb)
+        if [door for door in doors if self._reap_if_gone(door)]:
+            doors, more = self._engine.peek(verb)
+        now = self._engine.now()
+        return SessionPage(sessions=tuple(door.value(now) for door in doors), next=more)
+
+    def messages(
+        self,
+        session: SessionId,
+        *,
+        owner: str,
+        window: WindowId | None = None,
+        before: int | None = None,
+        after: int | None = None,
+        last: int | None = None,
+    ) -> MessagePage:
+        self._reap_if_running(check_session_id(session), owner)
+        return self._read(
+            reading.messages_page,
+            session,
+            owner,
+            None if window is None else check_window_id(window),
+            before=before,
+            after=after,
+            last=last,
+        )
+
+    def lineage(self, session: SessionId, *, owner: str) -> tuple[Window, ...]:
+        return self._read(reading.lineage, check_session_id(session), owner)
+
+    def turn(self, turn: TurnId, *, owner: str) -> Turn:
+        found = self._read(reading.turn, check_turn_id(turn), owner)
+        if found.state == "running" and self._reap_if_running(found.session, owner):
+            found = self._read(reading.turn, turn, owner)
+        return found
+
+    def waiting(self, session: SessionId, *, owner: str) -> tuple[Turn, ...]:
+        self._reap_if_running(check_session_id(session), owner)
+        return self._read(reading.waiting, session, owner)
+
+    def calls(self, turn: TurnId, *, owner: str) -> tuple[Call, ...]:
+        self.turn(turn, owner=owner)
+        return self._read(reading.calls, turn, owner)
+
+    def addresses(self, session: SessionId, *, owner: str) -> tuple[str, ...]:
+        return self._read(reading.addresses, check_session_id(session), owner)
+
+    def events_after(self, session: SessionId, cursor: Cursor = START, *, owner: str, limit: int = 500) -> EventPage:
+        _limit(limit)
+        if cursor.number < 0 or cursor.fence < 0:
+            raise InvalidPayload("a cursor has no negative numbers")
+        return self._read(events.after, check_session_id(session), owner, cursor, limit)
+
+    def search(
+        self,
+        text: str,
+        *,
+        owner: str,
+        filter: SessionFilter = ANY,
+        session: SessionId | None = None,
+        limit: int = 20,
+    ) -> SearchPage:
+        query = parse_query(text)
+        only = None if session is None else check_session_id(session)
+        _limit(limit)
+        return self._read(search.search, owner, query, filter=filter, session=only, limit=limit)
+
+    # --- maintenance ------------------------------------------------------------------------------------------------
+
+    def reap(self) -> tuple[TurnId, ...]:
+        reaped: Sequence[TurnId] = ()
+        after = ""
+        while doors := self._read(reading.running_doors, after, PAGE):
+            reaped = [*reaped, *(turn for door in doors if (turn := self._reap_if_gone(door)))]
+            after = doors[-1].id
+        return tuple(reaped)
+
+    def collect(self, *, keep_closed_for: float | None = None) -> Collected:
+        expired = self._until_done(partial(maintenance.expire_some, limit=100), 100)
+        deleted = messages = 0
+        if keep_closed_for is not None:
+            deleted, messages = self._delete_closed(self._engine.now() - round(keep_closed_for * 1000))
+        moment = self._engine.now() - DAY_MS
+        dropped = self._until_done(partial(maintenance.drop_forgotten_blobs, moment=moment, limit=10), 10)
+        self._engine.tidy()
+        return Collected(expired=expired, deleted=deleted, messages=messages, blobs=dropped)
+
+    def fold(self, *, older_than: float = 3600.0, progress: Callable[[int], None] | None = None) -> int:
+        moment = self._engine.now() - round(older_than * 1000)
+        gone = 0
+        while True:
+            turns, rows = self._engine.write(partial(maintenance.fold_some, moment=moment, limit=100), durable=False)
+            gone += rows
+            if progress is not None:
+                progress(gone)
+            if turns < 100:
+                return gone
+
+    def index(self, *, progress: Callable[[int], None] | None = None) -> int:
+        read = 0
+        while True:
+            step = self._engine.write(partial(search.index, limit=200), durable=False)
+            read += step
+            if progress is not None:
+                progress(read)
+            if step < 200:
+                return read
+
+    # --- within -----------------------------------------------------------------------------------------------------
+
+    def _write(self, verb: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._engine.write(lambda tx: verb(tx, *args, **kwargs))
+
+    def _read(self, verb: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._engine.read(lambda tx: verb(tx, *args, **kwargs))
+
+    def _start(self, start: bool) -> bool:
+        """Before this handle takes a lease, others must be able to see that it lives."""
+        if start:
+            self._engine.enter()
+        return start
+
+    def _here(self, address: Address) -> Address:
+        if not isinstance(address, Address):
+            raise InvalidPayload(
+                f"{address!r} is not an address", hint="Use Address.chat, Address.workspace or .parse."
+            )
+        return address.on(self._engine.host)
+
+    def _target(self, to: Address | SessionId) -> Address | SessionId:
+        return self._here(to) if isinstance(to, Address) else check_session_id(to)
+
+    def _reap_if_gone(self, door: Door) -> TurnId | None:
+        lease = door.lease()
+        if lease is None or not self._engine.lapsed(lease):
+            return None
+        return self._write(maintenance.reap_one, door.id, door.owner)
+
+    def _reap_if_running(self, session: SessionId, owner: str) -> TurnId | None:
+        return self._reap_if_gone(self._read(find, session, owner))
+
+    def _until_done(self, step: Callable[[Transaction], int], size: int) -> int:
+        done = 0
+        while True:
+            count = self._engine.write(step)
+            done += count
+            if count < size:
+                return done
+
+    def _delete_closed(self, moment: int) -> tuple[int, int]:
+        deleted = messages = 0
+        while batch := self._read(maintenance.closed_before, moment, 100):
+            for session, owner in batch:
+                gone = self._write(maintenance.delete_closed, session, owner, moment)
+                if gone is not None:
+                    deleted, messages = deleted + 1, messages + gone.messages
+        return deleted, messages
+
+
+def _owner(owner: str) -> str:
+    if not isinstance(owner, str) or not owner:
+        raise InvalidPayload("the owner is empty", hint="Name who the session belongs to; 'local' is the usual one.")
+    return owner
+
+
+def _limit(limit: int) -> None:
+    if not 1 <= limit <= PAGE:
+        raise InvalidPayload(f"limit is {limit}", hint=f"Ask for 1 to {PAGE}.")

@@ -1,0 +1,1 @@
+"""The verbs: each is a function of one transaction, the same on every engine."""

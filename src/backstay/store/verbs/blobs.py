@@ -1,0 +1,122 @@
+"""Blobs: the bytes of attachments, uploaded in chunks, stored once per owner, gone with their last use."""
+
+from collections.abc import Iterator
+from hashlib import sha256
+
+from backstay.errors import Conflict, InvalidPayload, NotFound, TooLarge
+from backstay.model.blob import Blob
+from backstay.model.content import Attachment, Part
+from backstay.model.ids import UploadId
+from backstay.store.engine import Transaction
+
+
+def begin(tx: Transaction, owner: str) -> UploadId:
+    """Open an upload."""
+    upload = tx.ids.upload()
+    tx.run("add_upload", owner=owner, upload=upload, now=tx.now)
+    return upload
+
+
+def add_chunk(tx: Transaction, upload: UploadId, owner: str, start: int, data: bytes) -> int:
+    """Add the bytes that begin at `start`; how many there are now. A repeated chunk changes nothing."""
+    blob, size = _upload(tx, upload, owner)
+    if start + len(data) == size and start < size:
+        return _repeated(tx, blob, start, data, size)
+    if start != size:
+        raise Conflict(f"{upload} has {size:,} bytes; the chunk begins at {start:,}", hint=f"Go on from {size}.")
+    if size + len(data) > tx.limits.blob_bytes:
+        raise TooLarge(f"the file has more than {tx.limits.blob_bytes:,} bytes", hint="Send a smaller file.")
+    tx.run("add_chunk", blob=blob, start=start, bytes=data)
+    tx.run("grow_blob", blob=blob, size=size + len(data))
+    return size + len(data)
+
+
+def finish(tx: Transaction, upload: UploadId, owner: str, expected: str | None) -> Blob:
+    """Close an upload; the same bytes uploaded before are kept once."""
+    blob, size = _upload(tx, upload, owner)
+    digest = sha256()
+    for chunk in _chunks(tx, blob, 0, size):
+        digest.update(chunk)
+    found = digest.hexdigest()
+    if expected is not None and expected != found:
+        raise InvalidPayload(f"the upload's hash is {found}, not {expected}", hint="Upload the file again.")
+    if tx.one("blob", owner=owner, hash=found) is None:
+        tx.run("name_blob", blob=blob, hash=found, now=tx.now)
+    else:
+        tx.run("drop_blob", blob=blob)
+    return Blob(hash=found, size=size)
+
+
+def get(tx: Transaction, hash: str, owner: str) -> Blob:
+    """What is known of a blob."""
+    row = tx.one("blob", owner=owner, hash=hash)
+    if row is None:
+        raise NotFound(f"no blob {hash} of {owner!r}")
+    return Blob(hash=hash, size=row[1])
+
+
+def read(tx: Transaction, hash: str, owner: str, start: int, length: int) -> bytes:
+    """Some of a blob's bytes; fewer at its end."""
+    row = tx.one("blob", owner=owner, hash=hash)
+    if row is None:
+        raise NotFound(f"no blob {hash} of {owner!r}")
+    if start < 0 or length < 0:
+        raise InvalidPayload("start and length cannot be negative")
+    return b"".join(_chunks(tx, row[0], start, min(row[1], start + length)))
+
+
+def use(tx: Transaction, owner: str, hash: str, holder: str) -> None:
+    """Keep a blob as long as this message or waiting turn lives."""
+    row = tx.one("blob", owner=owner, hash=hash)
+    if row is None:
+        raise InvalidPayload(f"no attachment {hash} was uploaded", hint="Upload the file first, then send the message.")
+    tx.run("use_blob", blob=row[0], holder=holder)
+
+
+def release(tx: Transaction, holder: str) -> int:
+    """This message or turn needs its blobs no more; how many went with it."""
+    return sum(tx.run("drop_unused_blob", blob=row[0]) for row in tx.all("release_blobs", holder=holder))
+
+
+def release_others(tx: Transaction, holder: str, parts: tuple[Part, ...]) -> None:
+    """Keep only the blobs of these parts."""
+    wanted = {part.blob for part in parts if isinstance(part, Attachment)}
+    freed = [row[0] for row in tx.all("release_blobs", holder=holder)]
+    for key, named in _named(tx, freed):
+        if named in wanted:
+            tx.run("use_blob", blob=key, holder=holder)
+        else:
+            tx.run("drop_unused_blob", blob=key)
+
+
+def _named(tx: Transaction, keys: list[int]) -> Iterator[tuple[int, str]]:
+    for key in keys:
+        row = tx.one("blob_hash", blob=key)
+        if row is not None:
+            yield key, row[0]
+
+
+def _upload(tx: Transaction, upload: UploadId, owner: str) -> tuple[int, int]:
+    row = tx.one("upload", upload=upload, owner=owner)
+    if row is None:
+        raise NotFound(f"no upload {upload} of {owner!r}", hint="It may be finished, or dropped after a day.")
+    return row[0], row[1]
+
+
+def _repeated(tx: Transaction, blob: int, start: int, data: bytes, size: int) -> int:
+    stored = b"".join(_chunks(tx, blob, start, size))
+    if stored != data:
+        raise Conflict(f"other bytes were uploaded at {start:,} before", hint="Start a new upload.")
+    return size
+
+
+def _chunks(tx: Transaction, blob: int, start: int, end: int) -> Iterator[bytes]:
+    while start < end:
+        row = tx.one("chunk_at", blob=blob, start=start)
+        if row is None:
+            return
+        piece = row[1][start - row[0] : end - row[0]]
+        if not piece:
+            return
+        yield piece
+        start += len(piece)

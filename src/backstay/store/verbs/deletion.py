@@ -1,0 +1,121 @@
+"""Deletion: the only way in which what was said goes away, and it says what went."""
+
+from collections.abc import Iterable
+
+from backstay.model.ids import SessionId, WindowId
+from backstay.model.session import Deleted
+from backstay.store.door import find
+from backstay.store.engine import Transaction
+from backstay.store.verbs import blobs, events, search, windows
+from backstay.store.verbs.windows import END, Stretch
+
+
+def delete(tx: Transaction, session: SessionId, owner: str) -> Deleted:
+    """Remove a session and all it said, except what a surviving fork still reads."""
+    find(tx, session, owner)
+    turns = [row[0] for row in tx.all("turn_ids", session=session)]
+    dropped_blobs = sum(blobs.release(tx, turn) for turn in turns)
+    for turn in turns:
+        tx.run("drop_calls", turn=turn)
+    gone = tx.run("drop_all_events", session=session)
+    tx.run("drop_turns", session=session)
+    tx.run("drop_marks", session=session)
+    tx.run("drop_addresses", session=session)
+    dead, alive = _family(tx, session)
+    own = [row[0] for member in dead for row in tx.all("windows_of", session=member)]
+    needed = _Needed(tx, set(own), alive)
+    messages, kept, more_blobs = _drop_messages(tx, owner, own, needed)
+    removed = _drop_windows(tx, own, needed)
+    tx.run("lower_indexed")
+    row = tx.one("bury_session", session=session, now=tx.now)
+    if row is not None:
+        events.bury(tx, session, row[0], row[1])
+    return Deleted(
+        messages=messages,
+        turns=len(turns),
+        events=gone,
+        windows=removed,
+        blobs=dropped_blobs + more_blobs,
+        kept_messages=kept,
+    )
+
+
+def _family(tx: Transaction, session: SessionId) -> tuple[list[SessionId], list[SessionId]]:
+    """This session and all it shares messages with by forks: those deleted, this one included, and those alive.
+
+    What an earlier deletion left for a fork goes with the last fork that read it.
+    """
+    rows = tx.all("whole_family", session=session)
+    dead = [row[0] for row in rows if row[1] == "deleted" or row[0] == session]
+    return dead, [row[0] for row in rows if row[0] not in dead]
+
+
+class _Needed:
+    """What surviving sessions need of the windows that are about to go."""
+
+    def __init__(self, tx: Transaction, own: set[WindowId], alive: Iterable[SessionId]) -> None:
+        self.read: set[WindowId] = set()
+        self.sources: dict[WindowId, list[Stretch]] = {}
+        self._tx, self._own, self._seen = tx, own, set[WindowId]()
+        for session in alive:
+            for window in tx.all("windows_of", session=session):
+                self._visit(window[0])
+
+    def _visit(self, window: WindowId) -> None:
+        """Follow a surviving window to everything it reads, and everything its summaries stand for."""
+        stack = [window]
+        while stack:
+            here = stack.pop()
+            if here in self._seen:
+                continue
+            self._seen.add(here)
+            if here in self._own:
+                self.read.add(here)
+            for row in self._tx.all("segments", window=here):
+                self._note(Stretch(*row))
+            stack += windows.rests_on(self._tx, here)
+
+    def _note(self, part: Stretch) -> None:
+        if part.source in self._own:
+            self.sources.setdefault(part.source, []).append(part)
+
+
+def _drop_messages(tx: Transaction, owner: str, own: Iterable[WindowId], needed: _Needed) -> tuple[int, int, int]:
+    """Drop what nobody needs; how many messages went and stayed, and how many blobs went."""
+    indexed = search.indexed_to(tx)
+    gone = kept = dropped = 0
+    for window in own:
+        for low, high in _gaps(needed.sources.get(window, [])):
+            for row in tx.all("messages_between", window=window, low=low, high=high):
+                dropped += blobs.release(tx, row[2])
+                if row[0] <= indexed:
+                    search.unindex(tx, row, owner)
+            gone += tx.run("drop_messages", window=window, low=low, high=high)
+        count = tx.one("count_messages", window=window)
+        kept += count[0] if count else 0
+    return gone, kept, dropped
+
+
+def _gaps(parts: Iterable[Stretch]) -> list[tuple[int, int]]:
+    """The ranges of positions that none of these parts covers."""
+    gaps, low = [], 0
+    for part in sorted(parts, key=lambda part: part.low):
+        if part.low > low:
+            gaps.append((low, part.low))
+        low = max(low, part.high)
+    return [*gaps, (low, END)] if low < END else gaps
+
+
+def _drop_windows(tx: Transaction, own: Iterable[WindowId], needed: _Needed) -> int:
+    """Drop the windows that nobody reads; those where needed messages lie stay as mere places."""
+    going = []
+    for window in own:
+        if window not in needed.read:
+            tx.run("drop_segments", window=window)
+            tx.run("uproot_window", window=window)
+            going.append(window)
+    removed = 0
+    for window in going:
+        if window not in needed.sources:
+            removed += tx.run("drop_window", window=window)
+    return removed

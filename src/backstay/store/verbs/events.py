@@ -1,0 +1,163 @@
+"""Events: telling a session's story in numbered steps, and reading it from any step on."""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from backstay.errors import NotFound
+from backstay.model.codec import FORMAT, decode_event, encode_event
+from backstay.model.event import (
+    START,
+    Cursor,
+    Event,
+    EventBody,
+    EventPage,
+    SessionDeleted,
+    TurnFolded,
+    TurnRecorded,
+    TurnStarted,
+)
+from backstay.model.ids import SessionId, TurnId, WindowId
+from backstay.model.message import Message
+from backstay.store.door import Door
+from backstay.store.engine import Row, Transaction
+from backstay.store.verbs import messages
+from backstay.store.verbs.windows import Stretch
+
+# What a fold replaces: the steps whose content is in the turn's messages.
+FOLDED = frozenset({"text_delta", "thought_delta", "tool_called", "tool_returned", "custom_reported", "steering_taken"})
+
+
+class Said(NamedTuple):
+    """The messages an event speaks of, where they were said."""
+
+    source: WindowId
+    low: int
+    high: int
+
+
+def tell(tx: Transaction, door: Door, body: EventBody, turn: TurnId | None = None, said: Said | None = None) -> None:
+    """Add the next event to the session's story."""
+    door.last_event += 1
+    number = door.last_event
+    _add(tx, door.id, body, number=number, last=number, fence=door.fence, turn=turn, said=said, at=tx.now)
+
+
+def _add(
+    tx: Transaction,
+    session: SessionId,
+    body: EventBody,
+    *,
+    number: int,
+    last: int,
+    fence: int,
+    turn: TurnId | None,
+    said: Said | None,
+    at: int,
+) -> None:
+    source, low, high = said or (None, None, None)
+    tx.run(
+        "add_event",
+        session=session,
+        number=number,
+        last=last,
+        fence=fence,
+        turn=turn,
+        kind=body.__struct_config__.tag,
+        format=FORMAT,
+        body=encode_event(body),
+        source=source,
+        low=low,
+        high=high,
+        now=at,
+    )
+
+
+def bury(tx: Transaction, session: SessionId, number: int, fence: int) -> None:
+    """The last event of a deleted session, for those who still follow it."""
+    _add(tx, session, SessionDeleted(), number=number, last=number, fence=fence, turn=None, said=None, at=tx.now)
+
+
+def of_turn(tx: Transaction, session: SessionId, turn: TurnId, first: int) -> list[EventBody]:
+    """A turn's own events since it started."""
+    rows = tx.all("events_of_turn", session=session, turn=turn, first=first)
+    return [decode_event(f"event {number} of {session}", version, body) for number, version, body in rows]
+
+
+def after(tx: Transaction, session: SessionId, owner: str, cursor: Cursor, limit: int) -> EventPage:
+    """The events that follow the cursor, and whether the reader must forget anything it saw before."""
+    last = _end_of_story(tx, session, owner)
+    gap: Literal["snapshot", "resync"] | None = None
+    number = cursor.number
+    if cursor != START:
+        holding = tx.one("event_holding", session=session, number=cursor.number) if cursor.number <= last else None
+        if holding is None or holding[2] != cursor.fence:
+            gap, number = "resync", 0
+        elif holding[1] > cursor.number:
+            gap, number = "snapshot", holding[0] - 1
+    rows = tx.all("events_after", session=session, number=number, limit=limit + 1)
+    found = tuple(_event(tx, session, row) for row in rows[:limit])
+    following = found[-1].cursor if found else (cursor if gap is None else START)
+    return EventPage(events=found, gap=gap, next=following, more=len(rows) > limit)
+
+
+def fold(tx: Transaction, turn: TurnId, session: SessionId, first: int) -> int:
+    """Replace each run of an ended turn's deltas by one row; how many rows went."""
+    rows = tx.all("events_to_fold", session=session, turn=turn, first=first)
+    said = next((Said(row[4], row[5], row[6]) for row in reversed(rows) if row[3] == "turn_ended" and row[4]), None)
+    gone = 0
+    for run in _runs(rows):
+        gone += _fold_run(tx, session, turn, run, said)
+    tx.run("mark_folded", turn=turn)
+    return gone
+
+
+def _fold_run(tx: Transaction, session: SessionId, turn: TurnId, run: Sequence[Row], said: Said | None) -> int:
+    number, last, fence, at = run[0][0], run[-1][1], run[-1][2], run[-1][7]
+    if number == last or said is None:
+        return 0
+    tx.run("drop_events", session=session, first=number, last=last)
+    body = TurnFolded(number, last)
+    _add(tx, session, body, number=number, last=last, fence=fence, turn=turn, said=said, at=at)
+    return len(run) - 1
+
+
+def _runs(rows: Sequence[Row]) -> list[list[Row]]:
+    """Deltas that follow each other without another event between them, under one fence."""
+    runs: list[list[Row]] = []
+    for row in rows:
+        if row[3] not in FOLDED:
+            continue
+        if runs and runs[-1][-1][1] + 1 == row[0] and runs[-1][-1][2] == row[2]:
+            runs[-1].append(row)
+        else:
+            runs.append([row])
+    return runs
+
+
+def _end_of_story(tx: Transaction, session: SessionId, owner: str) -> int:
+    """The number of the last event; a deleted session's story ends with its tombstone."""
+    row = tx.one("end_of_story", session=session, owner=owner)
+    if row is None:
+        raise NotFound(f"no session {session} of {owner!r}")
+    number: int = row[0]
+    return number
+
+
+def _event(tx: Transaction, session: SessionId, row: Row) -> Event:
+    number, last, fence, at, turn, version, body, source, low, high = row
+    decoded = decode_event(f"event {number} of {session}", version, body)
+    if source is not None:
+        decoded = _with_messages(tx, decoded, Stretch(low, source, low, high))
+    return Event(session=session, number=number, last=last, fence=fence, at=at, turn=turn, body=decoded)
+
+
+def _with_messages(tx: Transaction, body: EventBody, stretch: Stretch) -> EventBody:
+    """The event with the messages it speaks of, which are stored once, in their window."""
+    if not isinstance(body, TurnStarted | TurnRecorded | TurnFolded):
+        return body
+    found: tuple[Message, ...] = tuple(messages.read(tx, stretch))
+    if isinstance(body, TurnStarted):
+        return msgspec.structs.replace(body, message=found[0] if found else None)
+    return msgspec.structs.replace(body, messages=found)

@@ -1,0 +1,227 @@
+"""History: undo, redo, retry, edit, fork and compaction. They move pointers and say so; they destroy nothing."""
+
+from collections.abc import Sequence
+
+from backstay.errors import Conflict, CorruptRecord, InvalidPayload, LeaseLost, NotFound, NothingToDo
+from backstay.model.event import SessionCreated, WindowOpened
+from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
+from backstay.model.message import Message, NewMessage
+from backstay.model.session import Session
+from backstay.model.turn import OpenTurn
+from backstay.model.window import Moved, Rotated, WindowReason
+from backstay.store.door import Door, find, find_held, leave
+from backstay.store.engine import Transaction
+from backstay.store.verbs import events, messages, pairing, running, sessions, windows
+from backstay.store.verbs.windows import Spot
+
+
+def undo(tx: Transaction, session: SessionId, owner: str, expect_revision: int | None) -> Moved:
+    """Take the last turn back, as a unit."""
+    door = enter_idle(tx, session, owner, expect_revision, "undo")
+    found = windows.last_turn(tx, door.window, door.length)
+    if found is None:
+        raise NothingToDo(f"{session} has no turn to undo")
+    _, spot = found
+    branch(tx, door, spot, "undo")
+    return _moved(tx, door)
+
+
+def redo(tx: Transaction, session: SessionId, owner: str, expect_revision: int | None) -> Moved:
+    """Bring back what the last undo took, as long as nothing was said since."""
+    door = enter_idle(tx, session, owner, expect_revision, "redo")
+    here = windows.get(tx, door.window)
+    if here.reason != "undo" or here.parent is None or door.length > here.start:
+        raise NothingToDo(f"{session} has nothing to redo", hint="Redo is possible until the next message.")
+    parent = windows.get(tx, here.parent)
+    door.window, door.start, door.length = parent.id, parent.start, windows.length(tx, parent.id)
+    messages.show_last_of_window(tx, door)
+    _opened(tx, door, WindowOpened(parent.id, here.id, "redo", door.length))
+    return _moved(tx, door)
+
+
+def before_last_turn(tx: Transaction, door: Door) -> tuple[Message, Spot]:
+    """The input of the last turn, and the spot before it."""
+    found = windows.last_turn(tx, door.window, door.length)
+    if found is None:
+        raise NothingToDo(f"{door.id} has no turn to retry")
+    turn, spot = found
+    said = _message_at(tx, spot)
+    if said.role != "user" or said.turn != turn:
+        raise NothingToDo(f"{turn} has no input that could be tried again")
+    return said, spot
+
+
+def before_message(tx: Transaction, door: Door, message: MessageId) -> tuple[TurnId, Spot]:
+    """The turn in which a person said this, and the spot before it."""
+    place = windows.locate(tx, door.window, message)
+    if place is None:
+        raise NotFound(f"{message} is not part of {door.id}", hint="It may have been undone, or belong elsewhere.")
+    if _message_at(tx, place).role != "user":
+        raise InvalidPayload(f"{message} was not said by a person", hint="Only a person's messages can be edited.")
+    found = windows.last_turn(tx, place.window, place.position + 1)
+    if found is None:
+        raise CorruptRecord(message, "belongs to no turn")
+    return found
+
+
+def branch(tx: Transaction, door: Door, spot: Spot, reason: WindowReason) -> None:
+    """Move the session to a new window that ends before the spot. The caller writes the door."""
+    window, parent = tx.ids.window(), door.window
+    windows.cut(tx, window, spot, session=door.id, parent=parent, reason=reason)
+    door.window, door.start, door.length = window, spot.position, spot.position
+    messages.show_last_of_window(tx, door)
+    _opened(tx, door, WindowOpened(window, parent, reason, door.length))
+
+
+def fork(tx: Transaction, session: SessionId, owner: str, at: MessageId | None) -> Session:
+    """A new session that begins as this one is, up to and including a message."""
+    door = find(tx, session, owner)
+    if running.reap(tx, door):
+        leave(tx, door)
+    forked = fork_from(tx, door, at)
+    leave(tx, forked)
+    return forked.value(tx.now)
+
+
+def fork_from(tx: Transaction, door: Door, at: MessageId | None) -> Door:
+    """The door of a new session made from this one's ended turns. The caller writes it; the source is untouched."""
+    spot = _fork_spot(tx, door, at)
+    session, window = tx.ids.session(), tx.ids.window()
+    sessions.insert(tx, session, door.owner, window=window, family=door.family, place=door.place, source=door.id)
+    forked = find(tx, session, door.owner)
+    windows.cut(tx, window, spot, session=session, parent=door.window, reason="fork")
+    forked.start = forked.length = spot.position
+    forked.context = 1
+    messages.show_last_of_window(tx, forked)
+    if door.title is not None:
+        forked.title, forked.title_by = door.title, "agent"
+        tx.run("set_title", session=session, title=door.title, title_by="agent")
+    events.tell(tx, forked, SessionCreated(door.id))
+    return forked
+
+
+def rotate(
+    tx: Transaction,
+    session: SessionId,
+    owner: str,
+    *,
+    parent: WindowId,
+    said: Sequence[NewMessage],
+    keep_from: int,
+    turn: OpenTurn | None,
+) -> Rotated:
+    """Open the next window: the summary, then what its parent has from `keep_from` on, however late it arrived."""
+    door = find_held(tx, turn) if turn is not None and turn.session == session else find(tx, session, owner)
+    if turn is None:
+        running.reap(tx, door)
+        door.require_open(tx.now)
+        running.require_free(door)
+    if door.window != parent:
+        return _somebody_was_first(tx, door, parent)
+    if not 0 <= keep_from <= door.length:
+        raise InvalidPayload(f"keep_from is {keep_from}, but {parent} has {door.length} messages")
+    if keep_from == 0:
+        return _rotated(tx, door, won=False)
+    if not said:
+        raise InvalidPayload("a compaction needs a summary of what it leaves behind")
+    _open_compacted(tx, door, said, keep_from)
+    leave(tx, door)
+    return _rotated(tx, door, won=True)
+
+
+def open_calls(tx: Transaction, door: Door) -> frozenset[str]:
+    """The tool calls at the end of the window that have no result yet."""
+    tail: list[Message] = []
+    for stretch in reversed(windows.stretches(tx, door.window, door.length)):
+        for message in messages.read_back(tx, stretch, limit=_TAIL):
+            tail.append(message)
+            if message.role in ("assistant", "user"):
+                return frozenset(_open_after(tail))
+    return frozenset()
+
+
+# Results of one answer's calls are seldom more than a few messages; a tail longer than this has no open call.
+_TAIL = 256
+
+
+def _open_after(newest_first: list[Message]) -> set[str]:
+    still_open: set[str] | None = set()
+    for message in reversed(newest_first):
+        still_open = pairing.after(message, still_open)
+    return still_open or set()
+
+
+def enter_idle(tx: Transaction, session: SessionId, owner: str, expect_revision: int | None, verb: str) -> Door:
+    """The door of a session in which nothing runs or waits, at the revision the caller expects."""
+    door = find(tx, session, owner)
+    running.reap(tx, door)
+    door.require_open(tx.now)
+    door.require_idle(verb)
+    door.require_revision(expect_revision)
+    return door
+
+
+def _fork_spot(tx: Transaction, door: Door, at: MessageId | None) -> Spot:
+    spot = Spot(door.window, door.length)
+    if at is not None:
+        place = windows.locate(tx, door.window, at)
+        if place is None:
+            raise NotFound(f"{at} is not part of {door.id}", hint="Fork at a message that the session reads now.")
+        spot = Spot(place.window, place.position + 1)
+    last = windows.last_turn(tx, spot.window, spot.position)
+    if last is None or last[0] != door.running:
+        return spot
+    if at is not None:
+        raise Conflict(f"{at} belongs to {door.running}, which still runs", hint="Fork at an earlier message, or wait.")
+    return last[1]
+
+
+def _open_compacted(tx: Transaction, door: Door, said: Sequence[NewMessage], keep_from: int) -> None:
+    parent, length = door.window, door.length
+    window, start = windows.open_compacted(
+        tx, session=door.id, parent=parent, keep_from=keep_from, until=length, summaries=len(said)
+    )
+    door.window, door.length = window, 0
+    preview = door.preview
+    messages.append(tx, door, None, said)
+    door.start = door.length = start
+    door.preview = preview
+    _opened(tx, door, WindowOpened(window, parent, "compaction", start))
+
+
+def _somebody_was_first(tx: Transaction, door: Door, parent: WindowId) -> Rotated:
+    row = tx.one("compaction_of", window=parent)
+    if row is None or row[1] != door.id:
+        raise LeaseLost(
+            f"{door.id} reads {door.window} now, not {parent}", hint="Summarise what the session reads now."
+        )
+    return _rotated(tx, door, won=False)
+
+
+def _rotated(tx: Transaction, door: Door, *, won: bool) -> Rotated:
+    return Rotated(
+        window=windows.get(tx, door.window),
+        won=won,
+        revision=door.revision,
+        context=door.context,
+        length=door.length,
+    )
+
+
+def _opened(tx: Transaction, door: Door, body: WindowOpened) -> None:
+    door.revision += 1
+    door.context += 1
+    events.tell(tx, door, body, door.running)
+
+
+def _moved(tx: Transaction, door: Door) -> Moved:
+    leave(tx, door)
+    return Moved(window=windows.get(tx, door.window), revision=door.revision, context=door.context, length=door.length)
+
+
+def _message_at(tx: Transaction, spot: Spot) -> Message:
+    for stretch in windows.stretches(tx, spot.window, spot.position + 1):
+        found = messages.read(tx, stretch, low=spot.position, high=spot.position + 1, limit=1)
+        if found:
+            return found[0]
+    raise NotFound(f"there is no message at {spot.position} of {spot.window}")

@@ -1,0 +1,127 @@
+"""Reading: sessions, their messages, their lineage, without ever changing anything."""
+
+from backstay.errors import InvalidPayload, NotFound
+from backstay.model.ids import SessionId, TurnId, WindowId
+from backstay.model.message import Message, MessagePage
+from backstay.model.session import SessionCursor, SessionFilter
+from backstay.model.turn import Call, Turn
+from backstay.model.window import Window
+from backstay.store.door import Door, find
+from backstay.store.engine import Transaction
+from backstay.store.verbs import messages, windows
+from backstay.store.verbs.turns import TurnRow, call_value
+from backstay.store.verbs.turns import find as find_turn
+from backstay.store.verbs.windows import END
+
+# Greater than every session id, so that a list without a cursor starts at its very top.
+_TOP = SessionId("~")
+
+
+def sessions(
+    tx: Transaction, owner: str, filter: SessionFilter, after: SessionCursor | None, limit: int
+) -> tuple[list[Door], SessionCursor | None]:
+    """The next doors of the list, newest first, and where it goes on."""
+    start = after or SessionCursor(active_at=END, id=_TOP)
+    rows = tx.all(
+        "list_sessions",
+        owner=owner,
+        active_at=start.active_at,
+        id=start.id,
+        state=filter.state,
+        tag=filter.tag,
+        family=filter.family,
+        place=filter.place,
+        pinned=filter.pinned,
+        archived=filter.archived,
+        now=tx.now,
+        limit=limit + 1,
+    )
+    doors = [Door(*row) for row in rows[:limit]]
+    more = SessionCursor(active_at=doors[-1].active_at, id=doors[-1].id) if len(rows) > limit else None
+    return doors, more
+
+
+def revision(tx: Transaction, session: SessionId, owner: str) -> int:
+    """The session's revision."""
+    row = tx.one("revision", session=session, owner=owner)
+    if row is None:
+        raise NotFound(f"no session {session} of {owner!r}")
+    number: int = row[0]
+    return number
+
+
+def messages_page(
+    tx: Transaction,
+    session: SessionId,
+    owner: str,
+    window: WindowId | None,
+    *,
+    before: int | None,
+    after: int | None,
+    last: int | None,
+) -> MessagePage:
+    """Messages of a window: all of them, or those around a position, or the last few."""
+    door = find(tx, session, owner)
+    here = door.window if window is None else _window_of(tx, door, window).id
+    length = door.length if here == door.window else windows.length(tx, here)
+    low = 0 if after is None else after + 1
+    high = length if before is None else min(before, length)
+    if low < 0 or high < 0 or (last is not None and last < 0):
+        raise InvalidPayload("before, after and last cannot be negative")
+    if last is not None:
+        low = max(low, high - last)
+    return MessagePage(window=here, length=length, messages=tuple(_read(tx, here, low, high)))
+
+
+def _read(tx: Transaction, window: WindowId, low: int, high: int) -> list[Message]:
+    found: list[Message] = []
+    for stretch in windows.stretches(tx, window, high):
+        found += messages.read(tx, stretch, low=low, high=high)
+    return found
+
+
+def lineage(tx: Transaction, session: SessionId, owner: str) -> tuple[Window, ...]:
+    """All windows of a session, oldest first."""
+    find(tx, session, owner)
+    return tuple(windows.value(row) for row in tx.all("lineage", session=session))
+
+
+def turn(tx: Transaction, turn: TurnId, owner: str) -> Turn:
+    """A turn."""
+    return find_turn(tx, turn, owner).value()
+
+
+def waiting(tx: Transaction, session: SessionId, owner: str) -> tuple[Turn, ...]:
+    """What waits in a session, in the order it will run."""
+    find(tx, session, owner)
+    return tuple(TurnRow(*row).value() for row in tx.all("waiting_turns", session=session))
+
+
+def calls(tx: Transaction, turn: TurnId, owner: str) -> tuple[Call, ...]:
+    """A turn's tool calls and what is known of their effects."""
+    find_turn(tx, turn, owner)
+    return tuple(call_value(row) for row in tx.all("calls", turn=turn))
+
+
+def addresses(tx: Transaction, session: SessionId, owner: str) -> tuple[str, ...]:
+    """The spellings of the addresses that lead to a session."""
+    find(tx, session, owner)
+    return tuple(row[0] for row in tx.all("addresses_of", session=session, owner=owner))
+
+
+def running_doors(tx: Transaction, after: str, limit: int) -> list[Door]:
+    """Sessions with a running turn, for the reaper."""
+    return [Door(*row) for row in tx.all("running_sessions", after=after, limit=limit)]
+
+
+def count(tx: Transaction) -> int:
+    """How many sessions there are."""
+    row = tx.one("count_sessions")
+    return row[0] if row else 0
+
+
+def _window_of(tx: Transaction, door: Door, window: WindowId) -> Window:
+    row = tx.one("window_of_session", window=window, session=door.id)
+    if row is None:
+        raise NotFound(f"{door.id} has no window {window}")
+    return windows.value(row)

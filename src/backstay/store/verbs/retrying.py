@@ -1,0 +1,52 @@
+"""Retrying and editing: the same place in the conversation, said again or said differently."""
+
+from backstay.errors import InvalidPayload
+from backstay.model.codec import content_hash, encode_parts
+from backstay.model.content import Part
+from backstay.model.ids import MessageId, SessionId, TurnId
+from backstay.model.turn import Accepted
+from backstay.store.door import Door
+from backstay.store.engine import Transaction
+from backstay.store.verbs import history, submitting
+from backstay.store.verbs.submitting import Input, Request
+from backstay.store.verbs.turns import find_row
+
+
+def retry(tx: Transaction, request: Request) -> Accepted:
+    """Submit the last turn's input again, from before that turn."""
+    fingerprint = content_hash("retry")
+    first = submitting.already(tx, request, fingerprint)
+    if first is not None:
+        return first
+    door = _enter(tx, request, "retry")
+    said, spot = history.before_last_turn(tx, door)
+    agent = request.agent or _agent_of(tx, door, said.turn)
+    history.branch(tx, door, spot, "retry")
+    return submitting.send(
+        tx, door, request, Input(agent, said.parts, encode_parts(said.parts, tx.limits), fingerprint)
+    )
+
+
+def edit(tx: Transaction, request: Request, message: MessageId, parts: tuple[Part, ...]) -> Accepted:
+    """Submit other content in place of a person's message, from before its turn."""
+    body = encode_parts(parts, tx.limits)
+    fingerprint = content_hash("edit", message, body)
+    first = submitting.already(tx, request, fingerprint)
+    if first is not None:
+        return first
+    door = _enter(tx, request, "edit")
+    turn, spot = history.before_message(tx, door, message)
+    agent = request.agent or _agent_of(tx, door, turn)
+    history.branch(tx, door, spot, "edit")
+    return submitting.send(tx, door, request, Input(agent, parts, body, fingerprint))
+
+
+def _enter(tx: Transaction, request: Request, verb: str) -> Door:
+    return history.enter_idle(tx, SessionId(str(request.to)), request.owner, request.expect_revision, verb)
+
+
+def _agent_of(tx: Transaction, door: Door, turn: TurnId | None) -> str:
+    agent = None if turn is None else find_row(tx, turn, door.owner).agent
+    if agent is None:
+        raise InvalidPayload("no agent answered this before", hint="Say which agent should answer now.")
+    return agent

@@ -1,0 +1,309 @@
+"""A running turn: started, checkpointed, renewed and ended by its holder, or ended for a holder that is gone."""
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from backstay.errors import CorruptRecord, InvalidPayload, SessionBusy
+from backstay.model.codec import arguments_hash, check_body, encode_usage
+from backstay.model.content import BODIES, Body, Part, ToolCall, ToolResult, Usage
+from backstay.model.event import (
+    EventBody,
+    SteeringTaken,
+    TailLost,
+    TurnEnded,
+    TurnRecorded,
+    TurnStarted,
+    UsageReported,
+    event_of,
+)
+from backstay.model.ids import MessageId, TurnId, WorkerId
+from backstay.model.message import Message, NewMessage
+from backstay.model.story import messages_of
+from backstay.model.turn import (
+    Cancelled,
+    Checkpointed,
+    Completed,
+    Finished,
+    Interrupted,
+    OpenTurn,
+    Outcome,
+    Renewed,
+    Steering,
+)
+from backstay.store.door import Door, find_held, leave
+from backstay.store.engine import Transaction
+from backstay.store.verbs import blobs, events, messages
+from backstay.store.verbs.events import Said
+from backstay.store.verbs.turns import TurnRow, find_row
+
+
+def start(tx: Transaction, door: Door, turn: TurnRow) -> OpenTurn:
+    """Let a waiting turn run under a new lease of this worker. The caller writes the door."""
+    opened = open_turn(tx, door, turn.id, turn.agent, turn.parts(), root=turn.root)
+    tx.run("start_turn", turn=turn.id, now=tx.now, first_event=opened.event)
+    blobs.release(tx, turn.id)
+    return opened
+
+
+def open_turn(
+    tx: Transaction, door: Door, turn: TurnId, agent: str | None, parts: tuple[Part, ...], *, root: TurnId
+) -> OpenTurn:
+    """Take the lease for a turn and put its input into the window. The caller writes the turn's row and the door."""
+    take_lease(tx, door)
+    door.running, door.cancelling = turn, 0
+    door.context += 1
+    door.revision += 1
+    position = door.length
+    (message,) = messages.append(tx, door, turn, [NewMessage(role="user", parts=parts)])
+    events.tell(tx, door, TurnStarted(agent), turn, Said(door.window, position, position + 1))
+    door.held_event = door.last_event
+    said = Message(id=message, position=position, turn=turn, role="user", parts=parts, at=tx.now)
+    return _proof(door, turn, agent, root, said)
+
+
+def take_lease(tx: Transaction, door: Door) -> None:
+    """Become the holder. The fence grows, so whoever held the session before can no longer write."""
+    door.fence += 1
+    door.holder = tx.worker
+    door.lease_until, door.lease_boot = tx.lease()
+
+
+def _proof(door: Door, turn: TurnId, agent: str | None, root: TurnId, said: Message) -> OpenTurn:
+    return OpenTurn(
+        id=turn,
+        session=door.id,
+        owner=door.owner,
+        agent=agent,
+        root=root,
+        window=door.window,
+        holder=door.holder or WorkerId(""),
+        fence=door.fence,
+        context=door.context,
+        event=door.held_event,
+        lease_until=door.lease_until or 0,
+        input=said,
+    )
+
+
+def renew(tx: Transaction, turn: OpenTurn) -> Renewed:
+    """Keep the lease of a silent turn and fetch its mail."""
+    door = find_held(tx, turn)
+    door.lease_until, door.lease_boot = tx.lease()
+    leave(tx, door)
+    return Renewed(open=msgspec.structs.replace(turn, lease_until=door.lease_until), mail=door.mail())
+
+
+def checkpoint(tx: Transaction, turn: OpenTurn, bodies: Sequence[Body], *, take_steering: bool) -> Checkpointed:
+    """Store what the agent said since the last checkpoint."""
+    door = find_held(tx, turn)
+    _notice_lost_tail(tx, door, turn)
+    _tell_bodies(tx, door, turn, bodies)
+    taken = _take_steering(tx, door, turn) if take_steering and door.steering else ()
+    door.held_event = door.last_event
+    door.lease_until, door.lease_boot = tx.lease()
+    leave(tx, door)
+    proof = msgspec.structs.replace(
+        turn, fence=door.fence, event=door.held_event, window=door.window, lease_until=door.lease_until
+    )
+    return Checkpointed(open=proof, mail=door.mail(), steering=taken)
+
+
+def finish(
+    tx: Transaction, turn: OpenTurn, bodies: Sequence[Body], outcome: Outcome, agents: Collection[str]
+) -> Finished:
+    """End the turn: its story becomes messages. Goes on with the next waiting turn if its agent is served here."""
+    door = find_held(tx, turn)
+    _notice_lost_tail(tx, door, turn)
+    _tell_bodies(tx, door, turn, bodies)
+    unbroken = door.context == turn.context
+    row = find_row(tx, turn.id, turn.owner)
+    said = end(tx, door, row, outcome)
+    opened = go_on(tx, door, agents)
+    leave(tx, door)
+    return Finished(
+        turn=find_row(tx, turn.id, turn.owner).value(),
+        messages=tuple(said),
+        revision=door.revision,
+        context=door.context,
+        unbroken=unbroken,
+        opened=opened,
+    )
+
+
+def end(tx: Transaction, door: Door, row: TurnRow, outcome: Outcome) -> list[MessageId]:
+    """End the running turn in this way, whoever asks, keeping everything it said. The caller writes the door."""
+    story = events.of_turn(tx, door.id, row.id, row.first_event or 0)
+    said = messages_of(story, partial=not isinstance(outcome, Completed))
+    position = door.length
+    ids = messages.append(tx, door, row.id, said)
+    unknown = tuple(call for _, call in sorted(tx.all("give_up_calls", turn=row.id)))
+    body = TurnEnded(outcome, messages=len(ids), may_have_run=unknown)
+    events.tell(tx, door, body, row.id, Said(door.window, position, door.length) if ids else None)
+    _end_row(tx, row.id, outcome, _usage_of(story))
+    for taken in tx.all("taken_turns", session=door.id, turn=row.id):
+        _end_taken(tx, door, TurnRow(*taken), outcome)
+    door.free()
+    door.turns += 1
+    door.revision += 1
+    door.context += 1 if ids else 0
+    door.touched_at = max(door.touched_at, tx.now)
+    return ids
+
+
+def end_waiting(tx: Transaction, door: Door, row: TurnRow, outcome: Outcome) -> None:
+    """End a turn that never ran. The caller writes the door."""
+    door.waiting -= 1
+    door.steering -= row.steer
+    door.revision += 1
+    events.tell(tx, door, TurnEnded(outcome), row.id)
+    _end_row(tx, row.id, outcome, Usage())
+    blobs.release(tx, row.id)
+
+
+def go_on(tx: Transaction, door: Door, agents: Collection[str]) -> OpenTurn | None:
+    """Take what waits: finished messages go in at once; the next turn starts if its agent is served here."""
+    while door.running is None and door.waiting:
+        row = tx.one("next_waiting", session=door.id)
+        if row is None:
+            raise CorruptRecord(door.id, f"counts {door.waiting} waiting turns and has none")
+        turn = TurnRow(*row)
+        if turn.is_record:
+            _leave_queue(door, turn)
+            add_recorded(tx, door, turn.id, turn.messages())
+            _end_row(tx, turn.id, Completed(), Usage())
+            blobs.release(tx, turn.id)
+        elif turn.agent in agents:
+            _leave_queue(door, turn)
+            return start(tx, door, turn)
+        else:
+            return None
+    return None
+
+
+def add_recorded(tx: Transaction, door: Door, turn: TurnId, said: Sequence[NewMessage]) -> list[MessageId]:
+    """Add a caller's finished messages as one turn. The caller writes the door."""
+    from_position = door.length
+    ids = messages.append(tx, door, turn, said)
+    door.turns += 1
+    door.revision += 1
+    door.context += 1
+    events.tell(tx, door, TurnRecorded(), turn, Said(door.window, from_position, door.length))
+    return ids
+
+
+def reap(tx: Transaction, door: Door) -> bool:
+    """End the running turn if its holder is gone; whether it did. The caller writes the door."""
+    lease = door.lease()
+    if lease is None or door.running is None or not tx.lapsed(lease):
+        return False
+    # The fence grows first, so a holder that only slept fails at its next write instead of writing into what follows.
+    door.fence += 1
+    row = find_row(tx, door.running, door.owner)
+    asked = bool(row.cancel_requested)
+    end(tx, door, row, Cancelled("cancelled before it stopped") if asked else Interrupted("its process is gone"))
+    go_on(tx, door, ())
+    return True
+
+
+def require_free(door: Door) -> None:
+    """Raise while a turn runs."""
+    if door.running is not None:
+        until = "" if door.holder is None else f" (held by {door.holder})"
+        raise SessionBusy(f"{door.running} is running in {door.id}{until}")
+
+
+def _leave_queue(door: Door, turn: TurnRow) -> None:
+    door.waiting -= 1
+    door.steering -= turn.steer
+
+
+def _notice_lost_tail(tx: Transaction, door: Door, turn: OpenTurn) -> None:
+    """The holder wrote more than the store still has: readers who saw it must be told to read again."""
+    if door.held_event != turn.event:
+        door.fence += 1
+        events.tell(tx, door, TailLost(), turn.id)
+
+
+def _tell_bodies(tx: Transaction, door: Door, turn: OpenTurn, bodies: Sequence[Body]) -> None:
+    for body in bodies:
+        if not isinstance(body, BODIES):
+            raise InvalidPayload(
+                f"an agent yielded {type(body).__name__}",
+                hint="Yield Text, Thought, ToolCall, ToolResult, Usage, Custom.",
+            )
+        check_body(body, tx.limits)
+        events.tell(tx, door, event_of(body, _enter_in_ledger(tx, turn, body)), turn.id)
+
+
+def _enter_in_ledger(tx: Transaction, turn: OpenTurn, body: Body) -> str:
+    """Note a tool call or its result; the key of a call."""
+    if isinstance(body, ToolCall):
+        return _note_call(tx, turn, body)
+    if isinstance(body, ToolResult):
+        _note_result(tx, turn, body)
+    return ""
+
+
+def _note_call(tx: Transaction, turn: OpenTurn, call: ToolCall) -> str:
+    if tx.one("call", turn=turn.id, call=call.id) is not None:
+        raise InvalidPayload(f"tool call {call.id!r} was already made in {turn.id}", hint="Give every call its own id.")
+    counted = tx.one("count_calls", root=turn.root)
+    ordinal = counted[0] if counted else 0
+    tx.run(
+        "add_call",
+        root=turn.root,
+        ordinal=ordinal,
+        turn=turn.id,
+        call=call.id,
+        name=call.name,
+        arguments_hash=arguments_hash(call.arguments),
+        approval="asked" if call.approval else "none",
+    )
+    return f"{turn.root}.{ordinal}"
+
+
+def _note_result(tx: Transaction, turn: OpenTurn, result: ToolResult) -> None:
+    row = tx.one("call", turn=turn.id, call=result.id)
+    if row is None:
+        raise InvalidPayload(f"tool result {result.id!r} answers no call of {turn.id}", hint="Record the call first.")
+    if row[7] != "called":
+        raise InvalidPayload(f"tool call {result.id!r} of {turn.id} already has a result")
+    tx.run("set_effect", turn=turn.id, call=result.id, effect="returned")
+
+
+def _take_steering(tx: Transaction, door: Door, turn: OpenTurn) -> tuple[Steering, ...]:
+    """Hand the waiting steering inputs over to the running turn; from here on they share its fate."""
+    taken = []
+    for found in tx.all("steering_turns", session=door.id):
+        row = TurnRow(*found)
+        parts = row.parts()
+        tx.run("take_steering", turn=row.id, taken_by=turn.id, now=tx.now)
+        events.tell(tx, door, SteeringTaken(row.id, parts), turn.id)
+        _leave_queue(door, row)
+        taken.append(Steering(turn=row.id, parts=parts))
+    return tuple(taken)
+
+
+def _end_taken(tx: Transaction, door: Door, row: TurnRow, outcome: Outcome) -> None:
+    events.tell(tx, door, TurnEnded(outcome), row.id)
+    _end_row(tx, row.id, outcome, Usage())
+    blobs.release(tx, row.id)
+
+
+def _end_row(tx: Transaction, turn: TurnId, outcome: Outcome, usage: Usage) -> None:
+    tag = outcome.__struct_config__.tag
+    tx.run("end_turn", turn=turn, outcome=tag, reason=outcome.reason, usage=encode_usage(usage), now=tx.now)
+
+
+def _usage_of(story: Sequence[EventBody]) -> Usage:
+    reports = [event.usage for event in story if isinstance(event, UsageReported)]
+    if not reports:
+        return Usage()
+    return Usage(
+        input_tokens=sum(report.input_tokens for report in reports),
+        output_tokens=sum(report.output_tokens for report in reports),
+        cached_tokens=sum(report.cached_tokens for report in reports),
+        cost=sum(report.cost for report in reports),
+        model=reports[-1].model,
+    )

@@ -1,0 +1,141 @@
+"""Search: an index behind the write path, and hits that are checked against what the owner can reach now."""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
+from backstay.model.codec import decode_parts
+from backstay.model.content import text_of
+from backstay.model.ids import SessionId
+from backstay.model.search import SearchHit, SearchPage
+from backstay.model.searchtext import SearchQuery, fts5_expression, segmented
+from backstay.model.session import SessionFilter
+from backstay.model.snippet import snippet
+from backstay.store.door import Door
+from backstay.store.engine import Row, Transaction
+from backstay.store.verbs import windows
+from backstay.store.verbs.windows import Stretch
+
+_STEP = 100
+_INDEXED = ("user", "assistant")
+
+
+def index(tx: Transaction, limit: int) -> int:
+    """Read the next messages into the index; how many there were."""
+    rows = tx.all("unindexed", limit=limit)
+    for *message, owner in rows:
+        text = _searchable(message)
+        if text:
+            tx.run("index_message", key=message[0], owner_token=owner_token(owner), text=text)
+    if rows:
+        tx.run("set_indexed", key=rows[-1][0])
+    return len(rows)
+
+
+def unindex(tx: Transaction, message: Sequence[Any], owner: str) -> None:
+    """Take a message out of the index before it is deleted."""
+    text = _searchable(message)
+    if text:
+        tx.run("unindex_message", key=message[0], owner_token=owner_token(owner), text=text)
+
+
+def indexed_to(tx: Transaction) -> int:
+    """The key of the newest message that the index has read."""
+    row = tx.one("indexed_key")
+    return row[0] if row else 0
+
+
+def lag(tx: Transaction) -> int:
+    """How many messages the index has not read yet, at most."""
+    row = tx.one("index_lag")
+    return row[0] if row else 0
+
+
+def search(
+    tx: Transaction, owner: str, query: SearchQuery, *, filter: SessionFilter, session: SessionId | None, limit: int
+) -> SearchPage:
+    """The best matches that the owner can reach."""
+    expression = f"owner : {owner_token(owner)} AND ({fts5_expression(query)})"
+    reach = _Reach(tx, owner, filter, session)
+    hits: list[SearchHit] = []
+    offset = 0
+    while len(hits) < limit:
+        found = tx.all("found_messages", expression=expression, limit=_STEP, offset=offset)
+        hits += [hit for row in found if (hit := _hit(tx, row[0], query, reach))]
+        offset += _STEP
+        if len(found) < _STEP:
+            break
+    return SearchPage(hits=tuple(hits[:limit]), lag=lag(tx))
+
+
+def owner_token(owner: str) -> str:
+    """One word of the index that stands for the owner, so that other owners' texts are never looked at."""
+    return "o" + sha256(owner.encode()).hexdigest()[:24]
+
+
+def _searchable(message: Sequence[Any]) -> str:
+    """What the index takes of a message: the words of people and agents, nothing of tools and summaries."""
+    _, role, record, version, body = message
+    return segmented(text_of(decode_parts(record, version, body))) if role in _INDEXED else ""
+
+
+def _hit(tx: Transaction, key: int, query: SearchQuery, reach: "_Reach") -> SearchHit | None:
+    row = tx.one("found_message", key=key)
+    door = None if row is None else reach.reader_of(row)
+    if row is None or door is None:
+        return None
+    _, _, message, turn, role, version, body, at, _ = row
+    text = text_of(decode_parts(message, version, body))
+    return SearchHit(
+        session=door.id, title=door.title, message=message, turn=turn, role=role, at=at, snippet=snippet(text, query)
+    )
+
+
+class _Reach:
+    """Which sessions can read a message now. Undone text can be read by none, compacted text still by its own."""
+
+    def __init__(self, tx: Transaction, owner: str, filter: SessionFilter, session: SessionId | None) -> None:
+        self._tx, self._owner, self._filter, self._session = tx, owner, filter, session
+        self._families: dict[SessionId, list[SessionId]] = {}
+        self._doors: dict[SessionId, Door | None] = {}
+        self._stretches: dict[SessionId, list[Stretch]] = {}
+
+    def reader_of(self, row: Row) -> Door | None:
+        """The session that reads this message: the one it was said in, or else a fork of it."""
+        window, position, said_in = row[0], row[1], row[8]
+        for session in self._family(said_in):
+            door = self._door(session)
+            if door is None or (self._session is not None and session != self._session):
+                continue
+            if any(part.source == window and part.low <= position < part.high for part in self._reading(door)):
+                return door
+        return None
+
+    def _family(self, session: SessionId) -> list[SessionId]:
+        if session not in self._families:
+            rows = self._tx.all("fork_family", session=session, owner=self._owner)
+            self._families[session] = sorted((row[0] for row in rows), key=lambda member: (member != session, member))
+        return self._families[session]
+
+    def _door(self, session: SessionId) -> Door | None:
+        if session not in self._doors:
+            row = self._tx.one("door", session=session, owner=self._owner)
+            door = None if row is None else Door(*row)
+            self._doors[session] = door if door and self._passes(door) else None
+        return self._doors[session]
+
+    def _reading(self, door: Door) -> list[Stretch]:
+        if door.id not in self._stretches:
+            self._stretches[door.id] = windows.reading(self._tx, door.window)
+        return self._stretches[door.id]
+
+    def _passes(self, door: Door) -> bool:
+        session, wanted = door.value(self._tx.now), self._filter
+        return (
+            wanted.state in (None, session.state)
+            and wanted.pinned in (None, session.pinned)
+            and wanted.archived in (None, session.archived)
+            and wanted.family in (None, session.family)
+            and wanted.place in (None, session.place)
+            and (wanted.tag is None or wanted.tag in session.tags)
+        )

@@ -1,0 +1,257 @@
+"""Sessions: found by address, named, filed, and closed."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from backstay.errors import CorruptRecord, InvalidPayload, SessionExpired, TooLarge
+from backstay.model.address import Address
+from backstay.model.codec import check_text, decode_names
+from backstay.model.event import (
+    AddressPointed,
+    EventBody,
+    SessionArchived,
+    SessionCreated,
+    SessionEnded,
+    SessionPinned,
+    SessionRenamed,
+    SessionTagged,
+)
+from backstay.model.event import SessionExpired as SessionExpiredEvent
+from backstay.model.ids import SessionId, WindowId
+from backstay.model.session import How, Resolved, Session, TitleBy, Ttl
+from backstay.model.turn import Cancelled
+from backstay.store.door import Door, find, leave
+from backstay.store.engine import Transaction
+from backstay.store.verbs import events, running, windows
+from backstay.store.verbs.turns import TurnRow, find_row
+
+_encode = msgspec.json.Encoder().encode
+
+
+def resolve(tx: Transaction, address: Address, owner: str, ttl: Ttl | None) -> Resolved:
+    """The session behind the address, made if there is none that lives."""
+    door, how, generation = enter(tx, address, owner, ttl)
+    door.touch(tx.now)
+    leave(tx, door)
+    return Resolved(session=door.value(tx.now), how=how, generation=generation)
+
+
+def enter(tx: Transaction, address: Address, owner: str, ttl: Ttl | None) -> tuple[Door, How, int]:
+    """The door of the living session behind the address. The caller writes the door."""
+    row = tx.one("address", owner=owner, key=bytes.fromhex(address.key))
+    if row is None:
+        return _create_at(tx, address, owner, ttl, 1), "created", 1
+    session, generation, spelling = row
+    if spelling != address.spelling:
+        raise CorruptRecord(f"address {address.key}", f"is stored as {spelling!r}, not {address.spelling!r}")
+    door = _living(tx, session, owner)
+    if door is None:
+        return _create_at(tx, address, owner, ttl, generation + 1), "replaced", generation + 1
+    if ttl is not None:
+        _set_ttl(tx, door, ttl)
+    return door, "resumed", generation
+
+
+def create(tx: Transaction, owner: str, ttl: Ttl | None) -> Session:
+    """A session that no address leads to."""
+    return _create(tx, owner, None, ttl).value(tx.now)
+
+
+def touch(tx: Transaction, session: SessionId, owner: str) -> Session:
+    """Count one mark of activity."""
+    door = find(tx, session, owner)
+    door.require_open(tx.now)
+    door.touch(tx.now)
+    leave(tx, door)
+    return door.value(tx.now)
+
+
+def rename(tx: Transaction, session: SessionId, owner: str, title: str | None, by: TitleBy) -> Session:
+    """Give the session a title; a generated one never replaces a person's."""
+    if title is not None:
+        title = check_text("the title", title, tx.limits.title_bytes).strip() or None
+    door = find(tx, session, owner)
+    if (by == "agent" and door.title_by == "person") or (title, by) == (door.title, door.title_by):
+        return door.value(tx.now)
+    door.title, door.title_by = title, by if title else None
+    tx.run("set_title", session=session, title=title, title_by=door.title_by)
+    return _noticed(tx, door, SessionRenamed(title, by))
+
+
+def pin(tx: Transaction, session: SessionId, owner: str, pinned: bool) -> Session:
+    """Pin or unpin."""
+    door = find(tx, session, owner)
+    if bool(door.pinned) == pinned:
+        return door.value(tx.now)
+    door.pinned = int(pinned)
+    tx.run("set_pinned", session=session, value=door.pinned)
+    return _noticed(tx, door, SessionPinned(pinned))
+
+
+def archive(tx: Transaction, session: SessionId, owner: str, archived: bool) -> Session:
+    """Put away or bring back."""
+    door = find(tx, session, owner)
+    if bool(door.archived) == archived:
+        return door.value(tx.now)
+    door.archived = int(archived)
+    tx.run("set_archived", session=session, value=door.archived)
+    return _noticed(tx, door, SessionArchived(archived))
+
+
+def tag(tx: Transaction, session: SessionId, owner: str, add: Sequence[str], remove: Sequence[str]) -> Session:
+    """Add and remove tags."""
+    for name in add:
+        if not check_text("a tag", name, tx.limits.tag_bytes).strip():
+            raise InvalidPayload("a tag is empty")
+    door = find(tx, session, owner)
+    before = set(decode_names(f"tags of {session}", door.tags))
+    after = (before | set(add)) - set(remove)
+    if after == before:
+        return door.value(tx.now)
+    if len(after) > tx.limits.tags:
+        raise TooLarge(f"{session} would have {len(after)} tags; at most {tx.limits.tags} are accepted")
+    door.tags = _encode(sorted(after)).decode()
+    tx.run("set_tags", session=session, tags=door.tags)
+    return _noticed(tx, door, SessionTagged(tuple(sorted(after - before)), tuple(sorted(before - after))))
+
+
+def point(tx: Transaction, address: Address, session: SessionId, owner: str) -> Session:
+    """Lead an address to this session from now on."""
+    door = find(tx, session, owner)
+    door.require_open(tx.now)
+    key = bytes.fromhex(address.key)
+    row = tx.one("address", owner=owner, key=key)
+    if row is not None and row[0] == session:
+        return door.value(tx.now)
+    generation = 1 if row is None else row[1] + 1
+    tx.run("put_address", owner=owner, key=key, spelling=address.spelling, session=session, generation=generation)
+    return _noticed(tx, door, AddressPointed(address.spelling))
+
+
+def end(tx: Transaction, session: SessionId, owner: str) -> Session:
+    """End the session for good; what runs and waits is cancelled."""
+    door = find(tx, session, owner)
+    running.reap(tx, door)
+    standing = door.standing(tx.now)
+    if standing == "ended":
+        return door.value(tx.now)
+    if standing == "expired":
+        raise SessionExpired(f"{session} has expired")
+    _cancel_all(tx, door)
+    _close(tx, door, "ended", SessionEnded())
+    return door.value(tx.now)
+
+
+def expire(tx: Transaction, door: Door) -> None:
+    """Write down that the session's time has run out, so that no clock can bring it back."""
+    _close(tx, door, "expired", SessionExpiredEvent())
+
+
+def _create_at(tx: Transaction, address: Address, owner: str, ttl: Ttl | None, generation: int) -> Door:
+    door = _create(tx, owner, address, ttl)
+    tx.run(
+        "put_address",
+        owner=owner,
+        key=bytes.fromhex(address.key),
+        spelling=address.spelling,
+        session=door.id,
+        generation=generation,
+    )
+    return door
+
+
+def _create(tx: Transaction, owner: str, address: Address | None, ttl: Ttl | None) -> Door:
+    session = tx.ids.session()
+    family, place = (None, None) if address is None else (address.family, address.place)
+    insert(tx, session, owner, window=tx.ids.window(), family=family, place=place, ttl=ttl)
+    door = find(tx, session, owner)
+    windows.add_first(tx, session, door.window)
+    events.tell(tx, door, SessionCreated())
+    leave(tx, door)
+    return door
+
+
+def insert(
+    tx: Transaction,
+    session: SessionId,
+    owner: str,
+    *,
+    window: WindowId,
+    family: str | None,
+    place: str | None,
+    ttl: Ttl | None = None,
+    source: SessionId | None = None,
+) -> None:
+    """A new session's row; its window and first event are the caller's to write."""
+    idle, absolute = _milliseconds(ttl)
+    tx.run(
+        "create_session",
+        session=session,
+        owner=check_text("the owner", owner, tx.limits.name_bytes),
+        window=window,
+        family=family,
+        place=place,
+        source=source,
+        idle_ttl=idle,
+        expires_by=None if absolute is None else tx.now + absolute,
+        now=tx.now,
+    )
+
+
+def _living(tx: Transaction, session: SessionId, owner: str) -> Door | None:
+    """The session's door if it still takes writes; one whose time ran out is closed on the way."""
+    row = tx.one("door", session=session, owner=owner)
+    if row is None:
+        return None
+    door = Door(*row)
+    running.reap(tx, door)
+    if door.standing(tx.now) == "open":
+        return door
+    if door.state == "open":
+        expire(tx, door)
+    return None
+
+
+def _set_ttl(tx: Transaction, door: Door, ttl: Ttl) -> None:
+    idle, absolute = _milliseconds(ttl)
+    door.idle_ttl, door.expires_by = idle, None if absolute is None else door.created_at + absolute
+    tx.run("set_ttl", session=door.id, idle_ttl=door.idle_ttl, expires_by=door.expires_by)
+
+
+def _milliseconds(ttl: Ttl | None) -> tuple[int | None, int | None]:
+    if ttl is None:
+        return None, None
+    return _positive("idle", ttl.idle), _positive("absolute", ttl.absolute)
+
+
+def _positive(what: str, seconds: float | None) -> int | None:
+    if seconds is None:
+        return None
+    if not 0 < seconds < 1e11:
+        raise InvalidPayload(f"the {what} time to live is {seconds} seconds", hint="Give a positive number, or None.")
+    return max(1, round(seconds * 1000))
+
+
+def _noticed(tx: Transaction, door: Door, body: EventBody) -> Session:
+    """A change that people see but agents do not: revision and event, no context, no place in the list."""
+    door.revision += 1
+    events.tell(tx, door, body)
+    leave(tx, door)
+    return door.value(tx.now)
+
+
+def _cancel_all(tx: Transaction, door: Door) -> None:
+    if door.running is not None:
+        door.fence += 1
+        running.end(tx, door, find_row(tx, door.running, door.owner), Cancelled("the session was ended"))
+    for row in tx.all("waiting_turns", session=door.id):
+        running.end_waiting(tx, door, TurnRow(*row), Cancelled("the session was ended"))
+
+
+def _close(tx: Transaction, door: Door, state: str, body: EventBody) -> None:
+    door.revision += 1
+    events.tell(tx, door, body)
+    leave(tx, door)
+    door.state, door.ended_at = state, tx.now
+    tx.run("close_session", session=door.id, state=state, now=tx.now)

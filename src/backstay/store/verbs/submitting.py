@@ -1,0 +1,285 @@
+"""Submitting: a person's input is accepted, and starts a turn, waits, steers, or goes to a fork."""
+
+from collections.abc import Collection, Sequence
+from hashlib import sha256
+from typing import NamedTuple
+
+import msgspec
+
+from backstay.errors import InvalidPayload, RequestMismatch, SessionBusy, TooLarge
+from backstay.model.address import Address
+from backstay.model.codec import FORMAT, check_text, content_hash, encode_parts
+from backstay.model.content import Part, ToolResult
+from backstay.model.event import CancelRequested, TurnSubmitted
+from backstay.model.ids import MessageId, SessionId, TurnId
+from backstay.model.message import NewMessage
+from backstay.model.session import Session, Ttl
+from backstay.model.turn import Accepted, IfBusy, OpenTurn, Recorded, TurnState
+from backstay.store.door import Door, find, leave
+from backstay.store.engine import Transaction
+from backstay.store.verbs import events, history, messages, running, sessions
+from backstay.store.verbs.pairing import check_pairing
+from backstay.store.verbs.turns import TurnRow, encode_record, find_row
+
+# Turns that run next stand before all others in the queue.
+_BEHIND = 1 << 40
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What the sender asked for, besides what it said. With `start`, the sending worker serves the agent."""
+
+    to: Address | SessionId
+    owner: str
+    id: str | None = None
+    agent: str | None = None
+    if_busy: IfBusy = "enqueue"
+    expect_revision: int | None = None
+    ttl: Ttl | None = None
+    start: bool = False
+
+    def __post_init__(self) -> None:
+        if self.if_busy not in ("enqueue", "reject", "steer", "replace", "fork"):
+            raise InvalidPayload(f"if_busy is {self.if_busy!r}", hint="Use enqueue, reject, steer, replace or fork.")
+
+    def key(self) -> bytes | None:
+        """Names the request for ever: its id is unique per owner and address, or per owner and session."""
+        if self.id is None:
+            return None
+        scope = self.to.key if isinstance(self.to, Address) else self.to
+        return sha256(f"{self.owner}\0{scope}\0{self.id}".encode()).digest()
+
+
+class Input(NamedTuple):
+    """What was said, for which agent; as it will be stored, and the hash by which a repetition is known."""
+
+    agent: str
+    parts: tuple[Part, ...]
+    body: str
+    fingerprint: bytes
+
+
+def submit(tx: Transaction, request: Request, parts: tuple[Part, ...]) -> Accepted:
+    """Accept an input. It starts at once if nobody speaks and this worker is to run it."""
+    agent = check_text("the agent's name", request.agent, tx.limits.name_bytes)
+    body = encode_parts(parts, tx.limits)
+    fingerprint = content_hash("submit", body)
+    first = already(tx, request, fingerprint)
+    if first is not None:
+        return first
+    return send(tx, enter(tx, request), request, Input(agent, parts, body, fingerprint))
+
+
+def send(tx: Transaction, door: Door, request: Request, said: Input) -> Accepted:
+    """Give an input to a session that was just entered, and write its door."""
+    if any(isinstance(part, ToolResult) for part in said.parts):
+        raise InvalidPayload("a tool result cannot be an input", hint="Use record for finished messages.")
+    busy = door.running is not None
+    source = None
+    if busy and request.if_busy == "reject":
+        running.require_free(door)
+    if busy and request.if_busy == "fork":
+        source, door, busy = door.id, history.fork_from(tx, door, None), False
+    door.touch(tx.now)
+    turn = tx.ids.turn()
+    opened = _open_or_enqueue(tx, door, turn, request, said, busy=busy)
+    leave(tx, door)
+    return Accepted(
+        turn=find_row(tx, turn, door.owner).value(),
+        session=door.value(tx.now),
+        opened=opened,
+        forked_from=source,
+    )
+
+
+def _open_or_enqueue(
+    tx: Transaction, door: Door, turn: TurnId, request: Request, said: Input, *, busy: bool
+) -> OpenTurn | None:
+    """Start the turn if nobody speaks or waits; otherwise it waits, and the worker gets what waited longest."""
+    if request.start and not busy and not door.waiting:
+        opened = running.open_turn(tx, door, turn, said.agent, said.parts, root=turn)
+        _add(tx, door, turn, request, said.fingerprint, agent=said.agent, state="running", first_event=opened.event)
+        return opened
+    _enqueue(tx, door, turn, request, said)
+    return running.go_on(tx, door, (said.agent,)) if request.start and not busy else None
+
+
+def record(tx: Transaction, request: Request, said: Sequence[NewMessage]) -> Recorded:
+    """Add finished messages as one turn; behind a running turn they wait for its end."""
+    fingerprint = content_hash("record", _check_record(tx, said))
+    first = already(tx, request, fingerprint)
+    if first is not None:
+        return Recorded(turn=first.turn, session=first.session, messages=(), repeated=True)
+    door = enter(tx, request)
+    door.touch(tx.now)
+    turn = tx.ids.turn()
+    ids = _record_in(tx, door, turn, request, said, fingerprint=fingerprint)
+    leave(tx, door)
+    return Recorded(turn=find_row(tx, turn, door.owner).value(), session=door.value(tx.now), messages=tuple(ids))
+
+
+def _record_in(
+    tx: Transaction, door: Door, turn: TurnId, request: Request, said: Sequence[NewMessage], *, fingerprint: bytes
+) -> Sequence[MessageId]:
+    if door.running is None and not door.waiting:
+        check_pairing(said, open_calls=lambda: history.open_calls(tx, door))
+        _add(tx, door, turn, request, fingerprint, agent=None, state="ended")
+        return running.add_recorded(tx, door, turn, said)
+    if request.if_busy == "reject":
+        raise SessionBusy(f"a turn runs or waits in {door.id}")
+    check_pairing(said, open_calls=frozenset())
+    _enqueue_record(tx, door, turn, request, said, fingerprint=fingerprint)
+    return ()
+
+
+def claim(tx: Transaction, agents: Collection[str]) -> OpenTurn | None:
+    """Start the oldest waiting turn that one of these agents can answer."""
+    found = [row for agent in agents if (row := tx.one("claimable", agent=agent))]
+    if not found:
+        return None
+    _, session, owner = min(found)
+    return claim_in(tx, session, owner, agents)
+
+
+def claim_in(tx: Transaction, session: SessionId, owner: str, agents: Collection[str]) -> OpenTurn | None:
+    """Start the next waiting turn of a session if one of these agents can answer it."""
+    door = find(tx, session, owner)
+    running.reap(tx, door)
+    opened = running.go_on(tx, door, agents)
+    leave(tx, door)
+    return opened
+
+
+def enter(tx: Transaction, request: Request) -> Door:
+    """The door of the session that the request is for, open and at the revision the sender expects."""
+    if isinstance(request.to, Address):
+        door, _, _ = sessions.enter(tx, request.to, request.owner, request.ttl)
+    else:
+        door = find(tx, request.to, request.owner)
+        running.reap(tx, door)
+    door.require_open(tx.now)
+    door.require_revision(request.expect_revision)
+    return door
+
+
+def already(tx: Transaction, request: Request, fingerprint: bytes) -> Accepted | None:
+    """The answer that this request got when it was first accepted, as it reads now."""
+    first = _already(tx, request, fingerprint)
+    if first is None:
+        return None
+    return Accepted(turn=first.value(), session=_session(tx, first, request.owner), repeated=True)
+
+
+def _already(tx: Transaction, request: Request, fingerprint: bytes) -> TurnRow | None:
+    """The turn that this request became when it was first accepted."""
+    if request.id is None:
+        return None
+    check_text("the request id", request.id, tx.limits.name_bytes)
+    row = tx.one("turn_of_request", request_key=request.key())
+    if row is None:
+        return None
+    if row[0] != fingerprint:
+        raise RequestMismatch(f"request {request.id!r} was accepted before with other content, as {row[1]}")
+    return TurnRow(*row[1:])
+
+
+def _session(tx: Transaction, turn: TurnRow, owner: str) -> Session:
+    return find(tx, SessionId(turn.session), owner).value(tx.now)
+
+
+def _enqueue(tx: Transaction, door: Door, turn: TurnId, request: Request, said: Input) -> None:
+    _make_room(tx, door)
+    steer = request.if_busy == "steer" and door.running is not None
+    if request.if_busy == "replace" and door.running is not None:
+        ask_to_cancel(tx, door, door.running)
+    door.steering += steer
+    door.revision += 1
+    place = door.queued if request.if_busy in ("steer", "replace") else door.queued + _BEHIND
+    _add(
+        tx,
+        door,
+        turn,
+        request,
+        said.fingerprint,
+        agent=said.agent,
+        state="waiting",
+        input=said.body,
+        steer=steer,
+        place=place,
+    )
+    messages.keep_blobs(tx, door.owner, turn, said.parts)
+    events.tell(tx, door, TurnSubmitted(said.agent, said.parts, steer), turn)
+
+
+def _enqueue_record(
+    tx: Transaction, door: Door, turn: TurnId, request: Request, said: Sequence[NewMessage], *, fingerprint: bytes
+) -> None:
+    _make_room(tx, door)
+    door.revision += 1
+    body = encode_record(said).decode()
+    place = door.queued + _BEHIND
+    _add(tx, door, turn, request, fingerprint, agent=None, state="waiting", input=body, place=place)
+    for message in said:
+        messages.keep_blobs(tx, door.owner, turn, message.parts)
+    events.tell(tx, door, TurnSubmitted(None, said[0].parts), turn)
+
+
+def _make_room(tx: Transaction, door: Door) -> None:
+    if door.waiting >= tx.limits.waiting_turns:
+        raise SessionBusy(f"{door.waiting} turns already wait in {door.id}", hint="Wait, or withdraw some of them.")
+    door.waiting += 1
+    door.queued += 1
+
+
+def ask_to_cancel(tx: Transaction, door: Door, turn: TurnId) -> None:
+    """Leave word for the holder of the running turn. The caller writes the door."""
+    if door.cancelling:
+        return
+    door.cancelling = 1
+    door.revision += 1
+    tx.run("ask_to_cancel", turn=turn)
+    events.tell(tx, door, CancelRequested(), turn)
+
+
+def _add(
+    tx: Transaction,
+    door: Door,
+    turn: TurnId,
+    request: Request,
+    fingerprint: bytes,
+    *,
+    agent: str | None,
+    state: TurnState,
+    input: str | None = None,
+    first_event: int | None = None,
+    steer: bool = False,
+    place: int = 0,
+) -> None:
+    ended = state == "ended"
+    tx.run(
+        "add_turn",
+        turn=turn,
+        session=door.id,
+        root=turn,
+        agent=agent,
+        state=state,
+        outcome="completed" if ended else None,
+        steer=steer,
+        place=place,
+        first_event=first_event,
+        format=FORMAT,
+        input=input,
+        request_key=request.key(),
+        request_id=request.id,
+        request_hash=None if request.id is None else fingerprint,
+        now=tx.now,
+        started_at=None if state == "waiting" else tx.now,
+        ended_at=tx.now if ended else None,
+    )
+
+
+def _check_record(tx: Transaction, said: Sequence[NewMessage]) -> list[tuple[str, str]]:
+    if not said:
+        raise InvalidPayload("there are no messages to record")
+    if len(said) > tx.limits.messages_per_record:
+        raise TooLarge(f"{len(said):,} messages at once; at most {tx.limits.messages_per_record:,} are accepted")
+    return [(message.role, encode_parts(message.parts, tx.limits)) for message in said]

@@ -1,0 +1,253 @@
+"""Windows: stretches of messages, strung together so that undo, fork and compaction copy nothing.
+
+A window reads the first messages of its base, if it has one, then its segments. Segments name messages where they were
+said, so reading a window is a few range scans however often it was cut. When a window would get more than `MOST`
+segments, it takes the window it was cut from as its base and starts a new list.
+"""
+
+from typing import NamedTuple
+
+from backstay.errors import CorruptRecord
+from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
+from backstay.model.window import Window, WindowReason
+from backstay.store.engine import Row, Transaction
+
+END = 1 << 62
+MOST = 64
+
+
+class Stretch(NamedTuple):
+    """Messages `low` to `high` of `source`, standing in a window from position `start` on."""
+
+    start: int
+    source: WindowId
+    low: int
+    high: int
+
+    def between(self, low: int, high: int) -> "Stretch | None":
+        """The part of it that stands between these positions of the window."""
+        ahead = max(low - self.start, 0)
+        first, last = self.low + ahead, min(self.high, self.low + high - self.start)
+        return Stretch(self.start + ahead, self.source, first, last) if first < last else None
+
+
+class Spot(NamedTuple):
+    """A place in a window: before the message at this position."""
+
+    window: WindowId
+    position: int
+
+
+class Roots(NamedTuple):
+    """What a window begins with, and what its summary stands for."""
+
+    base: WindowId | None
+    base_until: int | None
+    behind: WindowId | None
+    behind_until: int | None
+
+
+def value(row: Row) -> Window:
+    """A window's row as a caller sees it."""
+    window, session, parent, reason, start, at, behind, behind_until = row
+    return Window(
+        id=window,
+        session=session,
+        parent=parent,
+        reason=reason,
+        start=start,
+        at=at,
+        behind=behind,
+        behind_until=behind_until,
+    )
+
+
+def get(tx: Transaction, window: WindowId) -> Window:
+    """The window, which must exist."""
+    row = tx.one("window", window=window)
+    if row is None:
+        raise CorruptRecord(window, "is missing")
+    return value(row)
+
+
+def stretches(tx: Transaction, window: str, until: int = END) -> list[Stretch]:
+    """The first `until` messages of a window, as stretches in reading order."""
+    found: list[Stretch] = []
+    while True:
+        clipped = [
+            part for row in tx.all("segments", window=window) if (part := Stretch(*row).between(0, until)) is not None
+        ]
+        found[:0] = clipped
+        roots = _roots(tx, window)
+        if roots.base is None or roots.base_until is None:
+            return found
+        window, until = roots.base, min(until, roots.base_until)
+
+
+def length(tx: Transaction, window: WindowId) -> int:
+    """How many messages a window has."""
+    row = tx.one("end_of_window", window=window)
+    end = row[0] if row else None
+    return max(end or 0, get(tx, window).start)
+
+
+def add_first(tx: Transaction, session: SessionId, window: WindowId) -> None:
+    """A new session's empty window."""
+    _add(tx, window, session, parent=None, reason="first", start=0, roots=Roots(None, None, None, None))
+    _add_segment(tx, window, Stretch(0, window, 0, END))
+
+
+def cut(
+    tx: Transaction, window: WindowId, spot: Spot, *, session: SessionId, parent: WindowId, reason: WindowReason
+) -> None:
+    """A new window that reads what stands before the spot, and in which something else can be said."""
+    roots, shared = _shared_before(tx, spot)
+    _add(tx, window, session, parent=parent, reason=reason, start=spot.position, roots=roots)
+    for stretch in shared:
+        _add_segment(tx, window, stretch)
+    _add_segment(tx, window, Stretch(spot.position, window, spot.position, END))
+
+
+def open_compacted(
+    tx: Transaction, *, session: SessionId, parent: WindowId, keep_from: int, until: int, summaries: int
+) -> tuple[WindowId, int]:
+    """A new window: room for the summaries, then what its parent has from `keep_from` on. Also its length."""
+    window = tx.ids.window()
+    kept = [part for stretch in stretches(tx, parent, until) if (part := stretch.between(keep_from, until))]
+    start = summaries + until - keep_from
+    roots = Roots(None, None, parent, keep_from)
+    _add(tx, window, session, parent=parent, reason="compaction", start=start, roots=roots)
+    if summaries:
+        _add_segment(tx, window, Stretch(0, window, 0, summaries))
+    for part in kept:
+        _add_segment(tx, window, part._replace(start=part.start - keep_from + summaries))
+    _add_segment(tx, window, Stretch(start, window, start, END))
+    return window, start
+
+
+def locate(tx: Transaction, window: WindowId, message: MessageId) -> Spot | None:
+    """Where a message stands: in this window, or in one that its summary stands for."""
+    place = tx.one("message_place", message=message)
+    if place is None:
+        return None
+    source, position = place[0], place[1]
+    here: WindowId | None = window
+    until = END
+    while here is not None:
+        for part in stretches(tx, here, until):
+            if part.source == source and part.low <= position < part.high:
+                return Spot(here, part.start + position - part.low)
+        roots = _roots(tx, here)
+        here, until = roots.behind, roots.behind_until or 0
+    return None
+
+
+def last_turn(tx: Transaction, window: WindowId, until: int = END) -> tuple[TurnId, Spot] | None:
+    """The last turn among a window's first `until` messages, and the spot before it.
+
+    A turn that a compaction cut in two begins in the window behind; so does the last turn when all that is left of the
+    conversation here is its summary.
+    """
+    found = _last_turn_here(tx, window, until)
+    if found is not None and not found.at_edge:
+        return found.turn, found.spot
+    roots = _roots(tx, window)
+    before = None if roots.behind is None else last_turn(tx, roots.behind, roots.behind_until or 0)
+    if found is None or (before is not None and before[0] == found.turn):
+        return before
+    return found.turn, found.spot
+
+
+def reading(tx: Transaction, window: WindowId) -> list[Stretch]:
+    """Every stretch that can be reached from a window: what it reads, and what its summaries stand for."""
+    found: list[Stretch] = []
+    here: WindowId | None = window
+    until = END
+    while here is not None:
+        found += stretches(tx, here, until)
+        roots = _roots(tx, here)
+        here, until = roots.behind, roots.behind_until or 0
+    return found
+
+
+def rests_on(tx: Transaction, window: WindowId) -> list[WindowId]:
+    """The windows this one begins with, or whose messages its summary stands for."""
+    roots = _roots(tx, window)
+    return [found for found in (roots.base, roots.behind) if found is not None]
+
+
+class _Found(NamedTuple):
+    """A turn, the spot before it, and whether nothing but a summary stands before that."""
+
+    turn: TurnId
+    spot: Spot
+    at_edge: bool
+
+
+def _last_turn_here(tx: Transaction, window: WindowId, until: int) -> _Found | None:
+    turn: TurnId | None = None
+    index = 0
+    for part in reversed(stretches(tx, window, until)):
+        high = part.high
+        if turn is None:
+            row = tx.one("last_with_turn", window=part.source, low=part.low, high=high)
+            if row is None:
+                continue
+            high, turn = row[0] + 1, row[1]
+        row = tx.one("other_turn_before", window=part.source, low=part.low, high=high, turn=turn)
+        if row is not None:
+            spot = Spot(window, part.start + row[0] + 1 - part.low)
+            return _Found(turn, spot, at_edge=row[1] is None)
+        index = part.start
+    return None if turn is None else _Found(turn, Spot(window, index), at_edge=True)
+
+
+def _shared_before(tx: Transaction, spot: Spot) -> tuple[Roots, list[Stretch]]:
+    roots = _roots(tx, spot.window)
+    parts = [
+        part
+        for row in tx.all("segments", window=spot.window)
+        if (part := Stretch(*row).between(0, spot.position)) is not None
+    ]
+    behind = (roots.behind, roots.behind_until) if spot.position else (None, None)
+    if len(parts) >= MOST:
+        return Roots(spot.window, spot.position, *behind), []
+    if roots.base is None or roots.base_until is None or not spot.position:
+        return Roots(None, None, *behind), parts
+    return Roots(roots.base, min(roots.base_until, spot.position), *behind), parts
+
+
+def _roots(tx: Transaction, window: str) -> Roots:
+    row = tx.one("base_of", window=window)
+    if row is None:
+        raise CorruptRecord(window, "is missing")
+    return Roots(*row)
+
+
+def _add(
+    tx: Transaction,
+    window: WindowId,
+    session: SessionId,
+    *,
+    parent: WindowId | None,
+    reason: WindowReason,
+    start: int,
+    roots: Roots,
+) -> None:
+    tx.run(
+        "add_window",
+        window=window,
+        session=session,
+        parent=parent,
+        reason=reason,
+        start=start,
+        base=roots.base,
+        base_until=roots.base_until,
+        behind=roots.behind,
+        behind_until=roots.behind_until,
+        now=tx.now,
+    )
+
+
+def _add_segment(tx: Transaction, window: WindowId, part: Stretch) -> None:
+    tx.run("add_segment", window=window, start=part.start, source=part.source, low=part.low, high=part.high)

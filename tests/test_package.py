@@ -1,0 +1,192 @@
+"""The package as people install it: what importing costs, what the wheel holds, what the command says."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[1]
+COMMAND = Path(sysconfig.get_path("scripts"), "backstay")
+
+# Prints what an act did to its process: the modules that are loaded, and what was asked of the system beyond reading.
+WITNESS = """
+import json, os, sys
+
+def writes(path, mode, flags):
+    return bool(set(mode or "") & set("wax+")) or bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+
+def watch(event, args):
+    if event.startswith("socket.") or event in {"os.mkdir", "os.rename", "subprocess.Popen"}:
+        deeds.append(f"{event} {args}")
+    elif event == "open" and writes(*args):
+        deeds.append(f"open {args}")
+
+deeds = []
+sys.addaudithook(watch)
+{act}
+print(json.dumps({"modules": sorted(sys.modules), "deeds": deeds}))
+"""
+IMPORT = "import backstay, backstay.model, backstay.store"
+
+FOREIGN = {
+    "aiosqlite",
+    "anyio",
+    "asyncio",
+    "click",
+    "fastapi",
+    "httpx",
+    "httpx2",
+    "mcp",
+    "openai",
+    "prompt_toolkit",
+    "psycopg",
+    "psycopg_pool",
+    "pydantic",
+    "rich",
+    "sqlite3",
+    "starlette",
+    "uvicorn",
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """An empty home directory, with nothing else of this user's in reach."""
+    home = tmp_path / "home"
+    home.mkdir()
+    return home
+
+
+def run(*command: str | Path, home: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+    private = {name: value for name, value in os.environ.items() if not name.startswith(("BACKSTAY_", "XDG_"))}
+    return subprocess.run(
+        command,
+        cwd=home.parent,
+        env=private | {"HOME": str(home)} | settings,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def witnessed(act: str, kind: str, home: Path) -> list[str]:
+    # -B: Python's own bytecode cache is not the act's deed.
+    child = run(sys.executable, "-B", "-c", WITNESS.replace("{act}", act), home=home)
+    assert child.returncode == 0, child.stderr
+    seen: dict[str, list[str]] = json.loads(child.stdout)
+    return seen[kind]
+
+
+def test_importing_backstay_loads_no_web_terminal_async_or_foreign_database_library(home: Path) -> None:
+    loaded = set(witnessed(IMPORT, "modules", home))
+
+    assert "backstay.store" in loaded
+    assert loaded & (FOREIGN | {"backstay.cli", "backstay.testing"}) == set()
+
+
+def test_importing_backstay_opens_no_socket_and_writes_no_file(home: Path) -> None:
+    assert witnessed(IMPORT, "deeds", home) == []
+    assert list(home.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        "import socket; socket.socket().close()",
+        "open('x', 'w').close()",
+        "os.close(os.open('x', os.O_WRONLY | os.O_CREAT))",
+        "os.mkdir('x')",
+    ],
+)
+def test_no_deed_escapes_the_witness(act: str, home: Path) -> None:
+    assert len(witnessed(act, "deeds", home)) == 1
+
+
+def test_the_wheel_holds_every_file_of_the_package_and_no_other(tmp_path: Path, home: Path) -> None:
+    package = PROJECT / "src" / "backstay"
+    written = {path.relative_to(package.parent).as_posix() for path in package.rglob("*.*") if path.suffix != ".pyc"}
+
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", tmp_path],
+        cwd=PROJECT,
+        capture_output=True,
+        check=True,
+    )
+
+    [wheel] = tmp_path.glob("*.whl")
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert packed == written
+    assert "backstay/py.typed" in packed
+    assert any(name.endswith(".sql") for name in packed)
+
+
+def test_the_command_tells_the_version_that_is_installed(home: Path) -> None:
+    assert run(COMMAND, "--version", home=home).stdout == f"backstay {version('backstay')}\n"
+
+
+def test_help_shows_how_to_serve_a_file_of_ones_own(home: Path) -> None:
+    assert "backstay serve --db ./chat.db" in run(COMMAND, "serve", "--help", home=home).stdout
+
+
+def test_serve_tells_what_it_would_serve(home: Path) -> None:
+    told = run(COMMAND, "serve", "--db", "chat.db", home=home)
+
+    assert (told.returncode, told.stderr) == (0, "")
+    assert "chat.db" in told.stdout
+    assert "sessions    0" in told.stdout
+    assert "not in this version" in told.stdout
+
+
+def test_serve_tells_programs_the_same_as_people(home: Path) -> None:
+    told = run(COMMAND, "serve", "--json", home=home, BACKSTAY_DB="chat.db")
+
+    story = json.loads(told.stdout)
+    assert story["store"]["url"].endswith("chat.db")
+    assert story["store"]["sessions"] == 0
+    assert story["http"] is None
+
+
+def test_serve_keeps_sessions_in_a_private_directory_of_the_users_data(home: Path) -> None:
+    run(COMMAND, "serve", home=home)
+
+    kept = home / ".local" / "share" / "backstay"
+    assert (kept / "backstay.db").is_file()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o700
+
+
+def test_serve_follows_the_users_choice_of_data_directory(home: Path, tmp_path: Path) -> None:
+    run(COMMAND, "serve", home=home, XDG_DATA_HOME=str(tmp_path / "data"))
+
+    assert (tmp_path / "data" / "backstay" / "backstay.db").is_file()
+    assert list(home.iterdir()) == []
+
+
+def test_an_expected_error_is_a_sentence_and_a_hint(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "note").write_text("not a directory")
+
+    told = run(COMMAND, "serve", "--db", "note/chat.db", home=home)
+
+    assert told.returncode == 1
+    assert told.stdout == ""
+    assert told.stderr.startswith("error: cannot make the directory note: ")
+    assert "hint: Name another file with --db." in told.stderr
+
+
+def test_a_file_that_is_not_ours_is_refused_in_a_sentence_and_left_alone(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "letter.db").write_text("Dear reader, this was never a database." * 100)
+    before = (tmp_path / "letter.db").read_bytes()
+
+    told = run(COMMAND, "serve", "--db", "letter.db", home=home)
+
+    assert told.returncode == 1
+    assert told.stderr.startswith("error: ")
+    assert "Traceback" not in told.stderr
+    assert (tmp_path / "letter.db").read_bytes() == before
