@@ -8,6 +8,7 @@ from backstay.model.content import Part, Usage
 from backstay.model.ids import MessageId, SessionId, TurnId, WindowId, WorkerId
 from backstay.model.message import Message
 from backstay.model.session import Session
+from backstay.model.window import Window
 
 TurnState = Literal["waiting", "running", "ended"]
 IfBusy = Literal["enqueue", "reject", "steer", "replace", "fork"]
@@ -167,3 +168,17 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         return f"{self.root}.{self.ordinal}"
+
+
+class Rotated(msgspec.Struct, frozen=True, kw_only=True):
+    """The window a compaction led to. `won` is false when there was nothing to do, or another was first.
+
+    `open` is the new proof of a turn that rotated its own session.
+    """
+
+    window: Window
+    won: bool
+    revision: int
+    context: int
+    length: int
+    open: OpenTurn | None = None

@@ -25,16 +25,6 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     behind_until: int | None = None
 
 
-class Rotated(msgspec.Struct, frozen=True, kw_only=True):
-    """The window a compaction led to. `won` is false when another process had opened it first."""
-
-    window: Window
-    won: bool
-    revision: int
-    context: int
-    length: int
-
-
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
     """Where undo or redo took the session."""
 

@@ -1,6 +1,6 @@
 """What a database engine must offer for the verbs to run on it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from backstay.model.about import About
@@ -33,10 +33,6 @@ class Transaction(Protocol):
 
     def run(self, query: str, /, **parameters: Parameter) -> int:
         """Run a named statement; how many rows it changed."""
-        ...
-
-    def many(self, query: str, rows: Iterable[Mapping[str, Parameter]], /) -> None:
-        """Run a named statement once for each row."""
         ...
 
     def lease(self) -> tuple[int, str]:

@@ -41,9 +41,10 @@ from backstay.model.turn import (
     Outcome,
     Recorded,
     Renewed,
+    Rotated,
     Turn,
 )
-from backstay.model.window import Moved, Rotated, Window
+from backstay.model.window import Moved, Window
 
 ANY = SessionFilter()
 
@@ -385,7 +386,8 @@ class Store(ABC):
     ) -> SearchPage:
         """Messages of people and agents that match, best first: never undone, never another owner's.
 
-        Text that a compaction left behind is found. Says how far the index is behind.
+        Text that a compaction left behind is found. Reads what was just said into the index first, as far as a bounded
+        number of steps allows, and says how far the index is still behind.
         """
 
     # --- maintenance, for all owners --------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
-from backstay.errors import InvalidPayload, TooLarge
+from backstay.errors import InvalidPayload, StoreFull, StoreUnavailable, TooLarge
 from backstay.model.about import About
 from backstay.model.address import Address
 from backstay.model.blob import Blob
@@ -48,9 +48,10 @@ from backstay.model.turn import (
     Outcome,
     Recorded,
     Renewed,
+    Rotated,
     Turn,
 )
-from backstay.model.window import Moved, Rotated, Window
+from backstay.model.window import Moved, Window
 from backstay.store.door import Door, find
 from backstay.store.engine import Engine, Transaction
 from backstay.store.port import Store
@@ -77,6 +78,7 @@ T = TypeVar("T")
 ANY = SessionFilter()
 PAGE = 1_000
 DAY_MS = 86_400_000
+CATCH_UP_STEPS = 10
 
 
 class SqlStore(Store):
@@ -420,6 +422,7 @@ class SqlStore(Store):
         query = parse_query(text)
         only = None if session is None else check_session_id(session)
         _limit(limit)
+        self._catch_up()
         return self._read(search.search, owner, query, filter=filter, session=only, limit=limit)
 
     # --- maintenance ------------------------------------------------------------------------------------------------
@@ -486,6 +489,20 @@ class SqlStore(Store):
 
     def _target(self, to: Address | SessionId) -> Address | SessionId:
         return self._here(to) if isinstance(to, Address) else check_session_id(to)
+
+    def _catch_up(self) -> None:
+        """Read the newest messages into the index, so that a search finds what was just said.
+
+        A long backlog is left to `index`; a store that cannot be written still answers from what it has. Either way the
+        answer says how far the index is behind.
+        """
+        for _ in range(CATCH_UP_STEPS):
+            if not self._engine.peek(search.lag):
+                return
+            try:
+                self._engine.write(partial(search.index, limit=200), durable=False)
+            except (StoreFull, StoreUnavailable):
+                return
 
     def _reap_if_gone(self, door: Door) -> TurnId | None:
         lease = door.lease()

@@ -39,10 +39,14 @@ class Database:
         self._refuse_foreign(steps)
         self._locks = Path(f"{path}.locks")
         self._locks.mkdir(mode=0o700, exist_ok=True)
-        self._write_lock = WriteLock(self._locks / "write")
         self._life_locks: dict[WorkerId, LifeLock] = {}
         self._readers: deque[apsw.Connection] = deque()
-        self._prepare(steps)
+        self._write_lock = WriteLock(self._locks / "write")
+        try:
+            self._prepare(steps)
+        except BaseException:
+            self._write_lock.close()
+            raise
         self._writer = Writer(path, self._write_lock, file, name, vfs)
 
     def write(self, work: Callable[[apsw.Connection], T], *, seconds: float, durable: bool, alone: bool) -> T:
@@ -84,8 +88,12 @@ class Database:
     def leave(self, worker: WorkerId) -> None:
         """Let go of the worker's life lock, if it has one."""
         lock = self._life_locks.pop(worker, None)
-        if lock is not None:
+        if lock is not None and not self.forked:
             lock.release()
+
+    def bury(self, worker: WorkerId) -> None:
+        """Remove what a dead worker left: its name is never given out again."""
+        (self._locks / worker).unlink(missing_ok=True)
 
     def lives(self, worker: WorkerId) -> bool:
         """Whether the worker's process still holds its life lock."""
@@ -117,18 +125,14 @@ class Database:
 
     def _prepare(self, steps: Sequence[Migration]) -> None:
         """First contact, behind the lock: ten processes may do this at once on an empty file."""
-        self._write_lock.acquire()
-        try:
-            with in_our_words(str(self.path)):
-                connection = open_writer(self.path, self._vfs)
-                try:
-                    refuse_foreign(connection, str(self.path), steps)
-                    connection.execute("PRAGMA journal_mode = WAL")
-                    migrate(connection, self.path, steps)
-                finally:
-                    connection.close()
-        finally:
-            self._write_lock.release()
+        with self._write_lock, in_our_words(str(self.path)):
+            connection = open_writer(self.path, self._vfs)
+            try:
+                refuse_foreign(connection, str(self.path), steps)
+                connection.execute("PRAGMA journal_mode = WAL")
+                migrate(connection, self.path, steps)
+            finally:
+                connection.close()
 
     @contextmanager
     def _reader(self) -> Iterator[apsw.Connection]:

@@ -10,6 +10,7 @@ from typing import TypeVar
 import apsw
 
 from backstay.clock import Clock
+from backstay.errors import StoreError, StoreUnavailable
 from backstay.model.about import About
 from backstay.model.ids import IdSource, WorkerId, earliest_worker
 from backstay.model.lease import Lease
@@ -56,6 +57,7 @@ class SqliteEngine:
         self._database = open_database(path, name=self.worker, vfs=vfs, steps=steps, mounts=mounts)
 
     def write(self, verb: Callable[[Transaction], T], *, durable: bool = True, alone: bool = False) -> T:
+        self._refuse_closed()
         return self._database.write(
             lambda connection: verb(self._transaction(connection)),
             seconds=self._wait_seconds,
@@ -64,9 +66,11 @@ class SqliteEngine:
         )
 
     def read(self, verb: Callable[[Transaction], T]) -> T:
+        self._refuse_closed()
         return self._database.read(lambda connection: verb(self._transaction(connection)))
 
     def peek(self, verb: Callable[[Transaction], T]) -> T:
+        self._refuse_closed()
         return self._database.peek(lambda connection: verb(self._transaction(connection)))
 
     def enter(self) -> None:
@@ -110,16 +114,26 @@ class SqliteEngine:
         gone = [row[0] for row in self.read(lambda tx: tx.all("workers")) if not self._database.lives(row[0])]
         long_ago = earliest_worker(self._clock.now() - _MONTH_MS)
         self.write(lambda tx: [tx.run("drop_worker", worker=worker) for worker in gone])
+        for worker in gone:
+            self._database.bury(worker)
         self.write(lambda tx: tx.run("old_commits", writer=long_ago))
 
     def close(self) -> None:
         if self._closed:
             return
-        self._closed = True
-        if self._entered and not self._database.forked:
-            self.write(lambda tx: tx.run("drop_worker", worker=self.worker))
+        try:
+            if self._entered and not self._database.forked:
+                self.write(lambda tx: tx.run("drop_worker", worker=self.worker))
+        except StoreError:
+            pass  # A store that cannot be written must still close; whoever tidies next drops the row.
+        finally:
+            self._closed = True
             self._database.leave(self.worker)
-        close_database(self._database)
+            close_database(self._database)
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise StoreUnavailable(f"{self._database.path} is closed", hint="Open the store again.")
 
     def _transaction(self, connection: apsw.Connection) -> SqliteTransaction:
         return SqliteTransaction(

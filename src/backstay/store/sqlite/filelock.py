@@ -22,12 +22,12 @@ class WriteLock:
         self._path = path
         self._fd = _open(path)
 
-    def acquire(self) -> None:
+    def __enter__(self) -> None:
         """Wait, however long it takes, until it is this process's turn to write."""
         fcntl.flock(self._fd, fcntl.LOCK_EX)
         os.pwrite(self._fd, b"%-10d" % os.getpid(), 0)
 
-    def release(self) -> None:
+    def __exit__(self, *_: object) -> None:
         fcntl.flock(self._fd, fcntl.LOCK_UN)
         # Whoever waits gets to run before this process asks again.
         os.sched_yield()

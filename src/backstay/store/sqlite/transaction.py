@@ -1,10 +1,11 @@
 """One SQLite transaction, as the verbs see it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 
 import apsw
 
 from backstay.clock import Clock
+from backstay.errors import InvalidPayload
 from backstay.model.ids import IdSource, WorkerId
 from backstay.model.lease import Lease
 from backstay.model.limits import Limits
@@ -40,18 +41,30 @@ class SqliteTransaction:
         self.worker = worker
 
     def one(self, query: str, /, **parameters: Parameter) -> Row | None:
-        row: Row | None = self._connection.execute(self._queries[query], parameters).fetchone()
+        try:
+            row: Row | None = self._connection.execute(self._queries[query], parameters).fetchone()
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise _unstorable(error) from error
         return row
 
     def all(self, query: str, /, **parameters: Parameter) -> list[Row]:
-        return self._connection.execute(self._queries[query], parameters).fetchall()
+        try:
+            return self._connection.execute(self._queries[query], parameters).fetchall()
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise _unstorable(error) from error
 
     def run(self, query: str, /, **parameters: Parameter) -> int:
-        self._connection.execute(self._queries[query], parameters)
+        try:
+            self._connection.execute(self._queries[query], parameters)
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise _unstorable(error) from error
         return self._connection.changes()
-
-    def many(self, query: str, rows: Iterable[Mapping[str, Parameter]], /) -> None:
-        self._connection.executemany(self._queries[query], rows)
 
     def lease(self) -> tuple[int, str]:
         return self._clock.boot() + self._lease_ms, self._clock.boot_id
+
+
+def _unstorable(error: Exception) -> InvalidPayload:
+    return InvalidPayload(
+        f"a value cannot be stored: {error}", hint="Text must be valid unicode, numbers fit into 64 bits."
+    )

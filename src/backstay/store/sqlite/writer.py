@@ -31,16 +31,23 @@ class Writer:
         self._number = 0
         self._wal_pages = 0
         self._checkpoint_at = CHECKPOINT_PAGES
+        self._closing = False
+        self._entrance = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=f"backstay-writer-{path.name}", daemon=True)
         self._thread.start()
 
     def submit(self, job: Job[object]) -> None:
-        """Put a job in the queue."""
-        self._queue.put(job)
+        """Put a job in the queue. Once closing has begun none gets in, so none is ever left behind in it."""
+        with self._entrance:
+            if self._closing:
+                raise StoreUnavailable(f"{self._path} is closed", hint="Open the store again.")
+            self._queue.put(job)
 
     def close(self) -> None:
         """Finish what is queued, then let go of the file."""
-        self._queue.put(None)
+        with self._entrance:
+            self._closing = True
+            self._queue.put(None)
         self._thread.join()
 
     # --- the thread -------------------------------------------------------------------------------------------------
@@ -52,20 +59,18 @@ class Writer:
             if first is None:
                 break
             self._write(first)
-        self._lock.acquire()
-        try:
+        with self._lock:
             self._disconnect()
-        finally:
-            self._lock.release()
 
     def _write(self, first: Job[object]) -> None:
-        self._lock.acquire()
+        batch: list[Job[object]] = []
         try:
-            batch = self._claim_with(first)
-            if batch:
-                self._commit(batch)
-        finally:
-            self._lock.release()
+            with self._lock:
+                batch = self._claim_with(first)
+                if batch:
+                    self._commit(batch)
+        except Exception as error:  # noqa: BLE001  # whoever waits must be told, whatever went wrong
+            self._fail(batch or ([first] if first.claim() else []), error)
         for job in batch:
             job.deliver()
         if self._wal_pages >= self._checkpoint_at:
@@ -132,8 +137,11 @@ class Writer:
                 committed = self._was_committed()
             error = translated(error, str(self._path))
         if not committed:
-            for job in batch:
-                job.error = job.error or error
+            self._fail(batch, error)
+
+    def _fail(self, batch: list[Job[object]], error: Exception) -> None:
+        for job in batch:
+            job.error = job.error or error
 
     def _roll_back(self) -> None:
         connection = self._connection
@@ -176,18 +184,16 @@ class Writer:
 
     def _checkpoint(self) -> None:
         """Copy the log back into the file: no caller waits for it, but other processes' turnstile is closed."""
-        self._lock.acquire()
         try:
-            self._set_durability(self._connected(), "FULL")
-            pages, copied = self._connected().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            with self._lock:
+                self._set_durability(self._connected(), "FULL")
+                pages, copied = self._connected().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             # A reader that holds an old snapshot keeps the log from being reused: try again when it has grown.
             self._checkpoint_at = CHECKPOINT_PAGES if pages == copied else pages + CHECKPOINT_PAGES
             self._wal_pages = 0
-        except (apsw.Error, BackstayError):
+        except (apsw.Error, BackstayError, OSError):
             # Nothing is lost: the log still has everything. The next write will meet the fault and report it.
             self._checkpoint_at = self._wal_pages + CHECKPOINT_PAGES
-        finally:
-            self._lock.release()
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

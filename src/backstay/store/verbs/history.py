@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from backstay.errors import Conflict, CorruptRecord, InvalidPayload, LeaseLost, NotFound, NothingToDo
 from backstay.model.event import SessionCreated, WindowOpened
 from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
 from backstay.model.message import Message, NewMessage
 from backstay.model.session import Session
-from backstay.model.turn import OpenTurn
-from backstay.model.window import Moved, Rotated, WindowReason
+from backstay.model.turn import OpenTurn, Rotated
+from backstay.model.window import Moved, WindowReason
 from backstay.store.door import Door, find, find_held, leave
 from backstay.store.engine import Transaction
 from backstay.store.verbs import events, messages, pairing, running, sessions, windows
@@ -111,22 +113,18 @@ def rotate(
     turn: OpenTurn | None,
 ) -> Rotated:
     """Open the next window: the summary, then what its parent has from `keep_from` on, however late it arrived."""
-    door = find_held(tx, turn) if turn is not None and turn.session == session else find(tx, session, owner)
-    if turn is None:
-        running.reap(tx, door)
-        door.require_open(tx.now)
-        running.require_free(door)
+    door = _enter_to_rotate(tx, session, owner, turn)
     if door.window != parent:
-        return _somebody_was_first(tx, door, parent)
+        return _somebody_was_first(tx, door, parent, turn)
     if not 0 <= keep_from <= door.length:
         raise InvalidPayload(f"keep_from is {keep_from}, but {parent} has {door.length} messages")
     if keep_from == 0:
-        return _rotated(tx, door, won=False)
+        return _rotated(tx, door, turn, won=False)
     if not said:
         raise InvalidPayload("a compaction needs a summary of what it leaves behind")
     _open_compacted(tx, door, said, keep_from)
     leave(tx, door)
-    return _rotated(tx, door, won=True)
+    return _rotated(tx, door, turn, won=True)
 
 
 def open_calls(tx: Transaction, door: Door) -> frozenset[str]:
@@ -189,17 +187,31 @@ def _open_compacted(tx: Transaction, door: Door, said: Sequence[NewMessage], kee
     _opened(tx, door, WindowOpened(window, parent, "compaction", start))
 
 
-def _somebody_was_first(tx: Transaction, door: Door, parent: WindowId) -> Rotated:
+def _enter_to_rotate(tx: Transaction, session: SessionId, owner: str, turn: OpenTurn | None) -> Door:
+    """The door for whoever may rotate now: the holder of the running turn, or anyone while nothing runs."""
+    if turn is not None:
+        if (turn.session, turn.owner) != (session, owner):
+            raise InvalidPayload(f"{turn.id} does not run in {session}")
+        return find_held(tx, turn)
+    door = find(tx, session, owner)
+    running.reap(tx, door)
+    door.require_open(tx.now)
+    running.require_free(door)
+    return door
+
+
+def _somebody_was_first(tx: Transaction, door: Door, parent: WindowId, turn: OpenTurn | None) -> Rotated:
     row = tx.one("compaction_of", window=parent)
     if row is None or row[1] != door.id:
         raise LeaseLost(
             f"{door.id} reads {door.window} now, not {parent}", hint="Summarise what the session reads now."
         )
-    return _rotated(tx, door, won=False)
+    return _rotated(tx, door, turn, won=False)
 
 
-def _rotated(tx: Transaction, door: Door, *, won: bool) -> Rotated:
+def _rotated(tx: Transaction, door: Door, turn: OpenTurn | None, *, won: bool) -> Rotated:
     return Rotated(
+        open=None if turn is None else replace(turn, window=door.window, context=door.context),
         window=windows.get(tx, door.window),
         won=won,
         revision=door.revision,

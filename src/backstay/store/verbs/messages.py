@@ -12,6 +12,7 @@ from backstay.store.verbs import blobs
 from backstay.store.verbs.windows import END, Stretch, stretches
 
 PREVIEW = 160
+_LOOK_BACK = 8
 
 
 def append(tx: Transaction, door: Door, turn: TurnId | None, messages: Sequence[NewMessage]) -> list[MessageId]:
@@ -65,19 +66,14 @@ def read_back(tx: Transaction, stretch: Stretch, *, low: int = 0, high: int = EN
     return [_message(row, shift) for row in rows]
 
 
-def last_of(tx: Transaction, window: str, until: int = END) -> Message | None:
-    """The last of the window's first `until` messages."""
-    for stretch in reversed(stretches(tx, window, until)):
-        found = read_back(tx, stretch, limit=1)
-        if found:
-            return found[0]
-    return None
-
-
 def show_last_of_window(tx: Transaction, door: Door) -> None:
-    """Make the preview say what stands last in the session's window now."""
-    last = last_of(tx, door.window, door.length)
-    door.preview = _preview(last.text) if last else None
+    """Make the preview say what was said last in the session's window now."""
+    door.preview = None
+    for stretch in reversed(stretches(tx, door.window, door.length)):
+        for message in read_back(tx, stretch, limit=_LOOK_BACK):
+            if message.role in ("user", "assistant") and message.text.strip():
+                door.preview = _preview(message.text)
+                return
 
 
 def _show_last(door: Door, messages: Iterable[NewMessage]) -> None:

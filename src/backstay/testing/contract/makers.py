@@ -1,0 +1,128 @@
+"""What the facts of the contract are told with: owners, addresses, turns, and everything a store shows of a session."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from backstay.model import message
+from backstay.model.address import Address
+from backstay.model.content import Body, Content, Text
+from backstay.model.event import Event, EventBody
+from backstay.model.ids import SessionId, TurnId
+from backstay.model.marks import Marks
+from backstay.model.message import Message
+from backstay.model.session import Session
+from backstay.model.turn import Call, Completed, Finished, OpenTurn, Outcome, Turn
+from backstay.model.window import Window
+from backstay.store import Store
+
+ME = "me"
+STRANGER = "a stranger"
+AGENT = "default"
+
+
+def room(name: str = "kitchen") -> Address:
+    """The address of a chat; the same name gives the same address."""
+    return Address.chat("matrix", "group", chat=name)
+
+
+def new_session(store: Store, *, owner: str = ME) -> SessionId:
+    """A session to which no address leads."""
+    return store.create(owner=owner).id
+
+
+def talk(store: Store, session: SessionId, turns: int = 1, *, owner: str = ME) -> tuple[Turn, ...]:
+    """Record so many turns: "question 1", "answer 1", "question 2" and so on, counted through the session."""
+    before = store.session(session, owner=owner).turns
+    return tuple(
+        store.record(
+            session, [message.user(f"question {number}"), message.assistant(f"answer {number}")], owner=owner
+        ).turn
+        for number in range(before + 1, before + turns + 1)
+    )
+
+
+def start(
+    store: Store, to: Address | SessionId, content: Content = "hello", *, owner: str = ME, agent: str = AGENT
+) -> OpenTurn:
+    """Start a turn where nobody speaks; the proof of it."""
+    opened = store.submit(to, content, owner=owner, agent=agent, start=True).opened
+    assert opened is not None, "nobody speaks here, so the turn starts"
+    return opened
+
+
+def enqueue(store: Store, session: SessionId, content: Content = "later", *, agent: str = AGENT) -> Turn:
+    """Submit a turn that waits."""
+    turn = store.submit(session, content, owner=ME, agent=agent).turn
+    assert turn.state == "waiting"
+    return turn
+
+
+def say(store: Store, proof: OpenTurn, *bodies: Body) -> OpenTurn:
+    """Checkpoint these bodies; the next proof."""
+    return store.checkpoint(proof, bodies).open
+
+
+def run(
+    store: Store,
+    to: Address | SessionId,
+    content: Content = "hello",
+    answer: Content = "hi",
+    *,
+    outcome: Outcome | None = None,
+) -> Finished:
+    """One whole turn: asked, answered, ended."""
+    bodies = [Text(answer)] if isinstance(answer, str) else answer
+    proof = start(store, to, content)
+    return store.finish(proof, outcome or Completed(), bodies=bodies)  # type: ignore[arg-type]  # answers are bodies
+
+
+def texts(store: Store, session: SessionId, *, owner: str = ME) -> list[str]:
+    """The words of every message the session reads now."""
+    return [said.text for said in said_in(store, session, owner=owner)]
+
+
+def said_in(store: Store, session: SessionId, *, owner: str = ME) -> tuple[Message, ...]:
+    """Every message the session reads now."""
+    return store.messages(session, owner=owner).messages
+
+
+def story(store: Store, session: SessionId, *, owner: str = ME) -> tuple[Event, ...]:
+    """Every event of the session."""
+    page = store.events_after(session, owner=owner, limit=1000)
+    assert not page.more, "the contract's sessions have short stories"
+    return page.events
+
+
+def told(store: Store, session: SessionId, *, owner: str = ME) -> list[EventBody]:
+    """The bodies of every event of the session."""
+    return [event.body for event in story(store, session, owner=owner)]
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a store shows of one session: what a refused verb must leave as it was."""
+
+    session: Session
+    events: tuple[Event, ...]
+    messages: tuple[Message, ...]
+    lineage: tuple[Window, ...]
+    waiting: tuple[Turn, ...]
+    addresses: tuple[str, ...]
+    marks: Marks
+    turns: tuple[Turn, ...]
+    calls: tuple[Call, ...]
+
+
+def look(store: Store, session: SessionId, turns: Sequence[TurnId] = (), *, owner: str = ME) -> Seen:
+    """All there is to see of a session, and of those of its turns that matter here."""
+    return Seen(
+        session=store.session(session, owner=owner),
+        events=story(store, session, owner=owner),
+        messages=said_in(store, session, owner=owner),
+        lineage=store.lineage(session, owner=owner),
+        waiting=store.waiting(session, owner=owner),
+        addresses=store.addresses(session, owner=owner),
+        marks=store.marks(session, owner=owner),
+        turns=tuple(store.turn(turn, owner=owner) for turn in turns),
+        calls=tuple(call for turn in turns for call in store.calls(turn, owner=owner)),
+    )
