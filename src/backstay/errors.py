@@ -50,6 +50,8 @@ class NotFound(BackstayError):
 class Conflict(BackstayError):
     """The session is not in the state you assumed."""
 
+    hint = "Read the session again, then decide."
+
 
 class SessionBusy(Conflict):
     """Somebody else is speaking here."""
@@ -94,9 +96,13 @@ class SessionExpired(Conflict):
 class NothingToDo(Conflict):
     """There is nothing this verb could act on."""
 
+    hint = "Read the session again to see what it holds now."
+
 
 class Rejected(BackstayError):
     """The input can never be accepted as it is."""
+
+    hint = "Correct the input and send it again."
 
 
 class InvalidAddress(Rejected):
@@ -114,9 +120,13 @@ class InvalidPayload(Rejected):
 class TooLarge(Rejected):
     """The content is larger than the limit."""
 
+    hint = "Send less at once."
+
 
 class StoreError(BackstayError):
     """The store cannot do its work; its operator must act."""
+
+    hint = "Nothing was changed. Look at the cause, then repeat the request."
 
 
 class StoreUnavailable(StoreError):
@@ -154,7 +164,7 @@ class CorruptRecord(StoreError):
 class UsedAfterFork(StoreError):
     """This store was opened before a fork and belongs to the parent process."""
 
-    hint = "Open the store again in the child process."
+    hint = "Fork first and open the store afterwards, or start the child process with spawn."
 
 
 class ConfigError(BackstayError):

@@ -10,30 +10,36 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from backstay.errors import CorruptRecord, InvalidPayload, TooLarge
-from backstay.model.content import Custom, Json, Part, ToolCall, ToolResult, Usage
+from backstay.model.content import Body, Custom, Json, Part, Text, ToolCall, ToolResult, Usage
 from backstay.model.event import EventBody
 from backstay.model.limits import Limits
 
 FORMAT = 1
 
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="deterministic").encode
 _decode_parts = msgspec.json.Decoder(tuple[Part, ...]).decode
 _decode_event: Callable[[str], EventBody] = msgspec.json.Decoder(EventBody).decode
+_decode_body = msgspec.json.Decoder(Body).decode
 _decode_usage = msgspec.json.Decoder(Usage).decode
 _decode_names = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 def encode_parts(parts: Sequence[Part], limits: Limits) -> str:
-    """Parts as stored text, or a refusal that says what is wrong with them."""
-    _check_depth(parts, limits.json_depth)
-    text = _written(parts, "content")
-    if len(text) > limits.message_bytes:
-        raise TooLarge(
-            f"the message has {len(text):,} bytes; at most {limits.message_bytes:,} are accepted",
-            hint="Shorten it, or upload the bulk as an attachment.",
-        )
-    return text.decode()
+    """Parts from outside as stored text, or a refusal that says what is wrong with them."""
+    text = write_parts(parts)
+    if len(text) > limits.message_bytes and len(text.encode()) > limits.message_bytes:
+        raise _too_large("the message", len(text.encode()), limits.message_bytes)
+    if not all(type(part) is Text and type(part.text) is str for part in parts):
+        _check_parts(parts, text, limits)
+    return text
+
+
+def write_parts(parts: Sequence[Part]) -> str:
+    """Parts as stored text, whatever their size: what an agent has said is kept."""
+    return _written(parts, "content").decode()
 
 
 def decode_parts(record: str, format: int, text: str) -> tuple[Part, ...]:
@@ -74,23 +80,37 @@ def decode_usage(record: str, text: str | None) -> Usage:
         raise CorruptRecord(record, str(error)) from error
 
 
-def check_body(body: object, limits: Limits) -> None:
-    """Raise unless this streamed body can be stored."""
+def check_body(body: Body, limits: Limits) -> None:
+    """Raise unless this streamed body can be stored and read again."""
+    text = _written(body, "a body")
+    if len(text) > limits.message_bytes:
+        raise _too_large("a streamed body", len(text), limits.message_bytes)
     if isinstance(body, ToolCall | ToolResult | Custom):
-        _check_depth((body,), limits.json_depth)
+        _check_json(_json_of(body), limits.json_depth)
+    try:
+        _decode_body(text)
+    except msgspec.DecodeError as error:
+        raise InvalidPayload(f"{type(body).__name__} is malformed: {error}") from error
 
 
 def content_hash(*values: Json) -> bytes:
     """Sixteen bytes that are the same for the same values, whatever the order of keys."""
     try:
         return hashlib.blake2b(_encode_sorted(values), digest_size=16).digest()
-    except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise InvalidPayload(f"content cannot be written as JSON: {error}") from error
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidPayload(f"content cannot be written as JSON: {error}", hint="Use plain JSON values.") from error
 
 
 def arguments_hash(arguments: Json) -> str:
     """What an approval is bound to: the hash of a tool call's arguments."""
     return content_hash(arguments).hex()
+
+
+def check_name(what: str, text: object, limit: int) -> str:
+    """The same text, or a refusal: like `check_text`, and not empty."""
+    if not check_text(what, text, limit).strip():
+        raise InvalidPayload(f"{what} is empty")
+    return str(text)
 
 
 def check_text(what: str, text: object, limit: int) -> str:
@@ -117,14 +137,32 @@ def _written(value: object, what: str) -> bytes:
         raise InvalidPayload(f"{what} cannot be written as JSON: {error}", hint="Use plain JSON values.") from error
 
 
-def _check_depth(parts: Iterable[Part | Usage], limit: int) -> None:
+def _too_large(what: str, size: int, limit: int) -> TooLarge:
+    return TooLarge(
+        f"{what} has {size:,} bytes; at most {limit:,} are accepted",
+        hint="Shorten it, or upload the bulk as an attachment.",
+    )
+
+
+def _check_parts(parts: Sequence[Part], text: str, limits: Limits) -> None:
+    """Nothing is stored that would be refused, or read differently, when it is read again."""
     for part in parts:
-        if isinstance(part, ToolCall):
-            _check_json(part.arguments, limit)
-        elif isinstance(part, ToolResult):
-            _check_json(part.output, limit)
-        elif isinstance(part, Custom):
-            _check_json(part.data, limit)
+        if isinstance(part, ToolCall | ToolResult | Custom):
+            _check_json(_json_of(part), limits.json_depth)
+    try:
+        _decode_parts(text)
+    except msgspec.DecodeError as error:
+        raise InvalidPayload(f"content is malformed: {error}") from error
+
+
+def _json_of(part: ToolCall | ToolResult | Custom) -> Json:
+    match part:
+        case ToolCall(arguments=arguments):
+            return arguments
+        case ToolResult(output=output):
+            return output
+        case Custom(data=data):
+            return data
 
 
 def _check_json(value: Json, limit: int) -> None:
@@ -138,15 +176,26 @@ def _check_json(value: Json, limit: int) -> None:
 
 
 def _inside(value: Json) -> Iterable[Json]:
-    if isinstance(value, dict):
-        if not all(isinstance(key, str) for key in value):
-            raise InvalidPayload("JSON objects must have text keys")
-        return value.values()
-    if isinstance(value, list | tuple):
-        return value
-    if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidPayload(f"{value} is not a JSON number", hint="Use null or text.")
-    return ()
+    """What a JSON value holds; anything that would come back as something else is refused."""
+    match value:
+        case dict():
+            if not all(isinstance(key, str) for key in value):
+                raise InvalidPayload("JSON objects must have text keys", hint="Turn the keys into text.")
+            return value.values()
+        case list() | tuple():
+            return value
+        case None | bool() | str():
+            return ()
+        case int():
+            if not _LEAST <= value <= _MOST:
+                raise InvalidPayload(f"{value} does not fit into 64 bits", hint="Send it as text.")
+            return ()
+        case float():
+            if not math.isfinite(value):
+                raise InvalidPayload(f"{value} is not a JSON number", hint="Use null or text.")
+            return ()
+        case _:
+            raise InvalidPayload(f"{type(value).__name__} is not a JSON value", hint="Use plain JSON values.")
 
 
 def decode_names(record: str, text: str) -> tuple[str, ...]:

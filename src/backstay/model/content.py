@@ -1,7 +1,7 @@
 """What is said: the parts of a message, and the bodies an agent streams."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -11,6 +11,9 @@ from backstay.errors import InvalidPayload
 Json = Any
 
 Role = Literal["user", "assistant", "tool", "system", "summary"]
+
+
+ROLES: tuple[Role, ...] = get_args(Role)
 
 
 class Text(msgspec.Struct, frozen=True, tag="text"):
@@ -96,3 +99,21 @@ def parts_of(content: Content) -> tuple[Part, ...]:
 def text_of(parts: Sequence[Part]) -> str:
     """The words of these parts alone, as a person would read them."""
     return "\n".join([part.text for part in parts if isinstance(part, Text)])
+
+
+def check_role(role: Role, parts: Sequence[Part]) -> None:
+    """Raise unless a message of this role may have these parts: calls are an agent's, results are a tool's."""
+    if role not in ROLES:
+        raise InvalidPayload(f"{role!r} is no role", hint=f"Use one of {', '.join(ROLES)}.")
+    for part in parts:
+        if isinstance(part, ToolCall) and role != "assistant":
+            raise InvalidPayload(f"a message of role {role} cannot call tools", hint="Put the call into an answer.")
+        if isinstance(part, ToolResult) and role not in ("assistant", "tool"):
+            raise InvalidPayload(f"a message of role {role} cannot hold tool results", hint="Use the role tool.")
+
+
+def check_input(parts: Sequence[Part]) -> None:
+    """Raise unless a person could have sent this: something is said, and no tool is called."""
+    check_role("user", parts)
+    if all(isinstance(part, Text) and not part.text.strip() for part in parts):
+        raise InvalidPayload("the message is empty", hint="Say something, or attach a file.")

@@ -137,7 +137,10 @@ class TurnRecorded(msgspec.Struct, frozen=True, tag_field="kind", tag="turn_reco
 
 
 class TurnFolded(msgspec.Struct, frozen=True, tag_field="kind", tag="turn_folded", omit_defaults=True):
-    """Stands for the deltas of an ended turn, numbers `first` to `last`; what they said is in `messages`."""
+    """Stands for deltas of an ended turn, numbers `first` to `last`.
+
+    What the turn said is in `messages` of its last fold; folds before it, cut off by other events, have none.
+    """
 
     first: int
     last: int

@@ -13,6 +13,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     """One context window and where it came from.
 
     The first `start` messages are shared with earlier windows (or summarise them); what follows was said here.
+    `event` is the number of the event that tells of its opening.
     """
 
     id: WindowId
@@ -20,6 +21,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     parent: WindowId | None
     reason: WindowReason
     start: int
+    event: int
     at: int
     behind: WindowId | None = None
     behind_until: int | None = None

@@ -18,10 +18,25 @@ Parameter = str | bytes | int | float | None
 class Transaction(Protocol):
     """One transaction, as a verb sees it. Every statement in it happens, or none does."""
 
-    limits: Limits
-    ids: IdSource
-    worker: WorkerId
-    now: int
+    @property
+    def limits(self) -> Limits:
+        """How much is accepted."""
+        ...
+
+    @property
+    def ids(self) -> IdSource:
+        """Where new ids come from."""
+        ...
+
+    @property
+    def worker(self) -> WorkerId:
+        """On whose behalf it runs."""
+        ...
+
+    @property
+    def now(self) -> int:
+        """The wall clock, the same for the whole transaction."""
+        ...
 
     def one(self, query: str, /, **parameters: Parameter) -> Row | None:
         """The first row of a named statement, or None."""

@@ -114,7 +114,10 @@ class Store(ABC):
 
     @abstractmethod
     def end(self, session: SessionId, *, owner: str) -> Session:
-        """End the session for good: cancels what runs and waits. It stays readable and refuses writes."""
+        """End the session for good: cancels what runs and waits.
+
+        It stays readable, can be forked, marked as read and deleted, and refuses every other write.
+        """
 
     @abstractmethod
     def delete(self, session: SessionId, *, owner: str) -> Deleted:
@@ -167,7 +170,7 @@ class Store(ABC):
         """Add the finished messages of a caller that runs its own agent, as one turn.
 
         Behind a running turn they wait (`enqueue`) or are refused (`reject`). A tool result that answers no open call
-        is refused.
+        is refused. A repeated request answers with the first turn and names no messages.
         """
 
     @abstractmethod
@@ -175,6 +178,8 @@ class Store(ABC):
         self, agents: Collection[str], *, session: SessionId | None = None, owner: str | None = None
     ) -> OpenTurn | None:
         """Start a waiting turn for one of these agents: the oldest, or the next of one session. None: none waits.
+
+        With an owner but no session, the oldest of that owner.
 
         Only a process that can run the agent may call this.
         """
@@ -279,7 +284,7 @@ class Store(ABC):
         """Open the window after `parent`: the summary, then all its messages from position `keep_from` on.
 
         What arrived after the summariser looked is kept. A window is compacted once: whoever comes second gets the
-        first one's window, `won=False`. Within a turn its holder shows its proof.
+        window that the session reads by now, `won=False`. Within a turn its holder shows its proof.
         """
 
     # --- marks and blobs --------------------------------------------------------------------------------------------

@@ -189,11 +189,12 @@ class SqlStore(Store):
     def claim(
         self, agents: Collection[str], *, session: SessionId | None = None, owner: str | None = None
     ) -> OpenTurn | None:
+        _refuse_bare_text(agents)
         self._start(True)
         if session is not None:
             return self._write(submitting.claim_in, check_session_id(session), _owner(owner or ""), agents)
         self.reap()
-        return self._write(submitting.claim, agents)
+        return self._write(submitting.claim, agents, owner)
 
     def renew(self, turn: OpenTurn) -> Renewed:
         return self._write(running.renew, turn)
@@ -206,6 +207,7 @@ class SqlStore(Store):
     def finish(
         self, turn: OpenTurn, outcome: Outcome, *, bodies: Sequence[Body] = (), agents: Collection[str] = ()
     ) -> Finished:
+        _refuse_bare_text(agents)
         return self._write(running.finish, turn, bodies, outcome, agents)
 
     def cancel(self, turn: TurnId, *, owner: str, take: bool = False) -> Turn:
@@ -408,7 +410,10 @@ class SqlStore(Store):
         _limit(limit)
         if cursor.number < 0 or cursor.fence < 0:
             raise InvalidPayload("a cursor has no negative numbers")
-        return self._read(events.after, check_session_id(session), owner, cursor, limit)
+        door, page = self._read(events.follow, check_session_id(session), owner, cursor, limit)
+        if self._reap_if_gone(door):
+            _, page = self._read(events.follow, session, owner, cursor, limit)
+        return page
 
     def search(
         self,
@@ -441,7 +446,7 @@ class SqlStore(Store):
         if keep_closed_for is not None:
             deleted, messages = self._delete_closed(self._engine.now() - round(keep_closed_for * 1000))
         moment = self._engine.now() - DAY_MS
-        dropped = self._until_done(partial(maintenance.drop_forgotten_blobs, moment=moment, limit=10), 10)
+        dropped = self._until_done(partial(blobs.drop_forgotten, moment=moment, limit=10), 10)
         self._engine.tidy()
         return Collected(expired=expired, deleted=deleted, messages=messages, blobs=dropped)
 
@@ -537,6 +542,12 @@ def _owner(owner: str) -> str:
     return owner
 
 
+def _refuse_bare_text(agents: Collection[str]) -> None:
+    """A str is a collection of its letters, and none of them is an agent."""
+    if isinstance(agents, str):
+        raise InvalidPayload(f"agents is {agents!r}", hint=f"Pass a collection: [{agents!r}].")
+
+
 def _limit(limit: int) -> None:
-    if not 1 <= limit <= PAGE:
+    if not isinstance(limit, int) or not 1 <= limit <= PAGE:
         raise InvalidPayload(f"limit is {limit}", hint=f"Ask for 1 to {PAGE}.")

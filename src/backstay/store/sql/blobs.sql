@@ -37,10 +37,20 @@ DELETE FROM blobs WHERE key = :blob AND NOT EXISTS (SELECT 1 FROM blob_uses u WH
 -- name: drop_blob
 DELETE FROM blobs WHERE key = :blob
 
+-- name: drop_promises
+-- An upload of bytes that were there before keeps them until a message does.
+DELETE FROM blob_uses WHERE blob_key = :blob AND holder_id >= 'upl_' AND holder_id < 'upm_'
+
+-- name: refresh_blob
+UPDATE blobs SET created_at = :now WHERE key = :blob
+
 -- name: forgotten_blobs
 -- Uploads that were never finished, and blobs that no message ever took.
 SELECT key FROM blobs b WHERE b.created_at < :moment
-    AND NOT EXISTS (SELECT 1 FROM blob_uses u WHERE u.blob_key = b.key) LIMIT :limit
+    AND NOT EXISTS (
+        SELECT 1 FROM blob_uses u WHERE u.blob_key = b.key AND (u.holder_id < 'upl_' OR u.holder_id >= 'upm_')
+    )
+LIMIT :limit
 
 -- name: blob_hash
 SELECT hash FROM blobs WHERE key = :blob

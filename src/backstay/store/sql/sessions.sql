@@ -116,6 +116,6 @@ UPDATE sessions SET
     preview = NULL, title = NULL, title_by = NULL, tags = '[]', family = NULL, place = NULL, ended_at = :now
 WHERE id = :session RETURNING last_event, fence
 
--- name: end_of_story
--- The number of a session's last event, deleted or not. No row: no such session of this owner.
-SELECT last_event FROM sessions WHERE id = :session AND owner = :owner
+-- name: door_of_story
+-- A session's row, deleted or not. No row: no such session of this owner.
+SELECT {{session_columns}} FROM sessions s WHERE s.id = :session AND s.owner = :owner

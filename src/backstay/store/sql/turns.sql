@@ -60,6 +60,7 @@ SELECT {{turn_columns}} FROM turns t WHERE t.session_id = :session AND t.state =
 -- The oldest waiting turn for this agent in a session where nobody speaks. No row: nothing to do.
 SELECT t.id, t.session_id, s.owner FROM turns t JOIN sessions s ON s.id = t.session_id
 WHERE t.agent = :agent AND t.state = 'waiting' AND t.taken_by IS NULL AND s.running_id IS NULL
+    AND (:owner IS NULL OR s.owner = :owner)
     AND NOT EXISTS (
         SELECT 1 FROM turns e WHERE e.session_id = t.session_id AND e.state = 'waiting' AND e.taken_by IS NULL
             AND e.place < t.place

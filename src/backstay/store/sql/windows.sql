@@ -1,5 +1,5 @@
 -- name: window_columns
-w.id, w.session_id, w.parent_id, w.reason, w.start, w.at, w.behind_id, w.behind_until
+w.id, w.session_id, w.parent_id, w.reason, w.start, w.event, w.at, w.behind_id, w.behind_until
 
 -- name: window
 -- No row: no such window.
@@ -15,7 +15,7 @@ SELECT base_id, base_until, behind_id, behind_until FROM windows WHERE id = :win
 
 -- name: lineage
 -- All windows of a session, oldest first.
-SELECT {{window_columns}} FROM windows w WHERE w.session_id = :session ORDER BY w.id
+SELECT {{window_columns}} FROM windows w WHERE w.session_id = :session ORDER BY w.event, w.id
 
 -- name: compaction_of
 -- The window that a compaction of this one opened. No row: it was never compacted.
@@ -23,9 +23,9 @@ SELECT {{window_columns}} FROM windows w WHERE w.parent_id = :window AND w.reaso
 
 -- name: add_window
 INSERT INTO windows (
-    id, session_id, parent_id, reason, start, base_id, base_until, behind_id, behind_until, at
+    id, session_id, parent_id, reason, start, base_id, base_until, behind_id, behind_until, event, at
 ) VALUES (
-    :window, :session, :parent, :reason, :start, :base, :base_until, :behind, :behind_until, :now
+    :window, :session, :parent, :reason, :start, :base, :base_until, :behind, :behind_until, :event, :now
 )
 
 -- name: segments

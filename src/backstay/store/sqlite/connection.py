@@ -47,7 +47,8 @@ def open_writer(path: Path, vfs: str | None = None) -> apsw.Connection:
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     connection.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
     connection.config(apsw.SQLITE_DBCONFIG_DQS_DDL, 0)
-    connection.execute(_WRITER)
+    # Fetching matters: a statement that answers with a row would otherwise stop the ones after it.
+    connection.execute(_WRITER).fetchall()
     return connection
 
 
@@ -55,7 +56,7 @@ def open_reader(path: Path, vfs: str | None = None) -> apsw.Connection:
     """A connection that can only read."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
     connection.set_busy_timeout(5_000)
-    connection.execute(_READER)
+    connection.execute(_READER).fetchall()
     return connection
 
 

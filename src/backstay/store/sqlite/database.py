@@ -5,9 +5,7 @@ However many stores a process opens on a file, they share one of these: two woul
 
 import os
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +14,7 @@ import apsw
 from backstay.errors import StoreUnavailable, UsedAfterFork
 from backstay.model.ids import WorkerId
 from backstay.store.sqlite.connection import open_reader, open_writer, refuse_old_sqlite
-from backstay.store.sqlite.faults import in_our_words, not_ours, poisons
+from backstay.store.sqlite.faults import in_our_words, not_ours, poisons, translated
 from backstay.store.sqlite.filelock import LifeLock, WriteLock, lives
 from backstay.store.sqlite.filesystem import MOUNTS, FileIdentity, identity, make_private, refuse_network
 from backstay.store.sqlite.job import Job
@@ -24,8 +22,6 @@ from backstay.store.sqlite.migrations import Migration, migrate, refuse_foreign,
 from backstay.store.sqlite.writer import Writer
 
 T = TypeVar("T")
-
-KEPT_READERS = 8
 
 
 class Database:
@@ -40,7 +36,8 @@ class Database:
         self._locks = Path(f"{path}.locks")
         self._locks.mkdir(mode=0o700, exist_ok=True)
         self._life_locks: dict[WorkerId, LifeLock] = {}
-        self._readers: deque[apsw.Connection] = deque()
+        # Idle connections, as many as threads ever read at once; the last one back is the first one out.
+        self._readers: list[apsw.Connection] = []
         self._write_lock = WriteLock(self._locks / "write")
         try:
             self._prepare(steps)
@@ -63,27 +60,41 @@ class Database:
 
     def read(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run the work on one snapshot."""
-        with self._reader() as connection:
+
+        def on_one_snapshot(connection: apsw.Connection) -> T:
             connection.execute("BEGIN")
             try:
                 return work(connection)
             finally:
                 connection.execute("ROLLBACK")
 
+        return self.peek(on_one_snapshot)
+
     def peek(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run work that is a single statement: it needs no snapshot."""
-        with self._reader() as connection:
-            return work(connection)
+        self._refuse_fork()
+        connection = self._readers.pop() if self._readers else self._open_reader()
+        try:
+            result = work(connection)
+        except apsw.Error as error:
+            if not poisons(error):
+                self._readers.append(connection)
+            raise translated(error, str(self.path)) from error
+        except BaseException:
+            self._readers.append(connection)
+            raise
+        self._readers.append(connection)
+        return result
 
     def version(self) -> int:
         """A number that changes whenever somebody has committed."""
-        with self._reader() as connection:
-            return int(connection.data_version("main"))
+        return self.peek(lambda connection: int(connection.data_version("main")))
 
     def enter(self, worker: WorkerId) -> None:
         """Hold the worker's life lock, so that all can see it lives."""
         self._refuse_fork()
-        self._life_locks[worker] = LifeLock(self._locks / worker)
+        if worker not in self._life_locks:
+            self._life_locks[worker] = LifeLock(self._locks / worker)
 
     def leave(self, worker: WorkerId) -> None:
         """Let go of the worker's life lock, if it has one."""
@@ -129,32 +140,15 @@ class Database:
             connection = open_writer(self.path, self._vfs)
             try:
                 refuse_foreign(connection, str(self.path), steps)
-                connection.execute("PRAGMA journal_mode = WAL")
+                if connection.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
+                    raise StoreUnavailable(f"{self.path} cannot keep a write-ahead log", hint="Use a local disk.")
                 migrate(connection, self.path, steps)
             finally:
                 connection.close()
 
-    @contextmanager
-    def _reader(self) -> Iterator[apsw.Connection]:
-        self._refuse_fork()
-        try:
-            connection = self._readers.pop()
-        except IndexError:
-            with in_our_words(str(self.path)):
-                connection = open_reader(self.path, self._vfs)
-        try:
-            with in_our_words(str(self.path)):
-                yield connection
-        except BaseException as error:
-            if isinstance(error.__cause__, apsw.Error) and poisons(error.__cause__):
-                connection.close()
-            else:
-                self._readers.append(connection)
-            raise
-        if len(self._readers) < KEPT_READERS:
-            self._readers.append(connection)
-        else:
-            connection.close()
+    def _open_reader(self) -> apsw.Connection:
+        with in_our_words(str(self.path)):
+            return open_reader(self.path, self._vfs)
 
     def _refuse_fork(self) -> None:
         if self.forked:
@@ -170,6 +164,7 @@ def open_database(
 ) -> Database:
     """This process's one handle on the file; created, migrated and checked if it is the first."""
     refuse_old_sqlite()
+    path = path.resolve()
     refuse_network(path, mounts)
     if path.is_dir():
         raise not_ours(str(path), "it is a directory")
@@ -178,6 +173,8 @@ def open_database(
         file = identity(path)
         if file is None:
             raise StoreUnavailable(f"{path} vanished while it was being opened")
+        if file in _inherited:
+            raise UsedAfterFork(f"{path} was open in the parent when this process was forked")
         database = _shared.get(file)
         if database is None:
             database = _shared[file] = Database(path, file, name, vfs, steps or shipped())
@@ -195,8 +192,9 @@ def close_database(database: Database) -> None:
 
 
 # Connections that a child inherited must not be closed by it: closing may checkpoint the parent's log. They are kept
-# here so that the garbage collector never does.
-_inherited: list[Database] = []
+# here so that the garbage collector never does. Nor can the child open the file anew: SQLite, which was forked with it,
+# believes that this process still has the parent's locks.
+_inherited: dict[FileIdentity, Database] = {}
 
 
 def _forget_in_child() -> None:
@@ -204,7 +202,7 @@ def _forget_in_child() -> None:
     _guard = threading.Lock()
     for database in _shared.values():
         database.forget()
-    _inherited.extend(_shared.values())
+    _inherited.update(_shared)
     _shared.clear()
 
 

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import threading
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -21,7 +22,7 @@ from backstay.store.sqlite.connection import pragma
 from backstay.store.sqlite.database import close_database, open_database
 from backstay.store.sqlite.filesystem import MOUNTS
 from backstay.store.sqlite.migrations import Migration
-from backstay.store.sqlite.transaction import SqliteTransaction
+from backstay.store.sqlite.transaction import Setting, SqliteTransaction
 
 T = TypeVar("T")
 
@@ -48,18 +49,27 @@ class SqliteEngine:
     ) -> None:
         self.limits = limits
         self._clock = clock
-        self._ids = IdSource(clock)
-        self.worker: WorkerId = self._ids.worker()
-        self._lease_ms = round(lease_seconds * 1000)
+        ids = IdSource(clock)
+        self.worker: WorkerId = ids.worker()
+        self._setting = Setting(
+            queries=_QUERIES,
+            clock=clock,
+            ids=ids,
+            limits=limits,
+            worker=self.worker,
+            lease_ms=round(lease_seconds * 1000),
+            lapsed=self.lapsed,
+        )
         self._wait_seconds = wait_seconds
         self._entered = False
+        self._entrance = threading.Lock()
         self._closed = False
         self._database = open_database(path, name=self.worker, vfs=vfs, steps=steps, mounts=mounts)
 
     def write(self, verb: Callable[[Transaction], T], *, durable: bool = True, alone: bool = False) -> T:
         self._refuse_closed()
         return self._database.write(
-            lambda connection: verb(self._transaction(connection)),
+            lambda connection: verb(SqliteTransaction(connection, self._setting)),
             seconds=self._wait_seconds,
             durable=durable,
             alone=alone,
@@ -67,17 +77,22 @@ class SqliteEngine:
 
     def read(self, verb: Callable[[Transaction], T]) -> T:
         self._refuse_closed()
-        return self._database.read(lambda connection: verb(self._transaction(connection)))
+        return self._database.read(lambda connection: verb(SqliteTransaction(connection, self._setting)))
 
     def peek(self, verb: Callable[[Transaction], T]) -> T:
         self._refuse_closed()
-        return self._database.peek(lambda connection: verb(self._transaction(connection)))
+        return self._database.peek(lambda connection: verb(SqliteTransaction(connection, self._setting)))
 
     def enter(self) -> None:
         if self._entered:
             return
+        with self._entrance:
+            if not self._entered:
+                self._enter()
+                self._entered = True
+
+    def _enter(self) -> None:
         self._database.enter(self.worker)
-        self._entered = True
         self.write(
             lambda tx: tx.run(
                 "add_worker",
@@ -134,15 +149,3 @@ class SqliteEngine:
     def _refuse_closed(self) -> None:
         if self._closed:
             raise StoreUnavailable(f"{self._database.path} is closed", hint="Open the store again.")
-
-    def _transaction(self, connection: apsw.Connection) -> SqliteTransaction:
-        return SqliteTransaction(
-            connection,
-            queries=_QUERIES,
-            clock=self._clock,
-            ids=self._ids,
-            limits=self.limits,
-            worker=self.worker,
-            lease_ms=self._lease_ms,
-            lapsed=self.lapsed,
-        )

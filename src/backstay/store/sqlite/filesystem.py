@@ -1,7 +1,9 @@
 """What the database file lies on: refuses network file systems, keeps files private, notices a replaced file."""
 
+import contextlib
 import errno
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +15,7 @@ NETWORK = frozenset(
     " fuse.sshfs fuse.s3fs fuse.rclone fuse.glusterfs fuse.gcsfuse fuse.cephfs fuse.davfs2".split()
 )
 MOUNTS = Path("/proc/self/mountinfo")
+_ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 class FileIdentity(NamedTuple):
@@ -26,25 +29,32 @@ def identity(path: Path) -> FileIdentity | None:
     """The file behind the path now, or None. Looks at the directory only: the file itself is never opened."""
     try:
         found = path.stat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be looked at: {error.strerror}", hint="Check the directory.") from error
     return FileIdentity(found.st_dev, found.st_ino)
 
 
 def make_private(path: Path) -> None:
     """Create the database file if it is not there, readable by its owner alone, in a directory of the same kind."""
+    if identity(path) is not None:
+        return
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Exclusive: a file that exists may be open in this process, and closing a second handle would drop its locks.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    except FileExistsError:
-        return
+        _create(path)
     except OSError as error:
         if error.errno == errno.EROFS:
             raise StoreReadOnly(f"{path} cannot be created: the file system is read-only") from error
         raise StoreUnavailable(
             f"{path} cannot be created: {error.strerror}", hint="Check that the directory exists and is yours."
         ) from error
+
+
+def _create(path: Path) -> None:
+    # Exclusive: a file that exists may be open in this process, and closing a second handle would drop its locks.
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def refuse_network(path: Path, mounts: Path = MOUNTS) -> None:
@@ -66,7 +76,7 @@ def _kind_of(path: Path, mounts: Path) -> str | None:
     best, kind = -1, None
     for line in lines:
         before, _, after = line.partition(" - ")
-        point = before.split(" ")[4].encode().decode("unicode_escape")
+        point = _ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), before.split(" ")[4])
         if len(point) >= best and path.is_relative_to(point):
             best, kind = len(point), after.split(" ")[0]
     return kind

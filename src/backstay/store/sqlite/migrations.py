@@ -74,7 +74,7 @@ def backup(connection: apsw.Connection, target: Path) -> None:
 def _apply(connection: apsw.Connection, step: Migration) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        connection.execute(step.sql)
+        connection.execute(step.sql).fetchall()
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {step.number}")
         connection.execute("COMMIT")

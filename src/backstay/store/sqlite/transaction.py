@@ -1,6 +1,7 @@
 """One SQLite transaction, as the verbs see it."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import apsw
 
@@ -13,58 +14,75 @@ from backstay.store.engine import Parameter, Row
 from backstay.store.queries import Queries
 
 
+class Setting(NamedTuple):
+    """What all transactions of one worker have in common."""
+
+    queries: Queries
+    clock: Clock
+    ids: IdSource
+    limits: Limits
+    worker: WorkerId
+    lease_ms: int
+    lapsed: Callable[[Lease], bool]
+
+
 class SqliteTransaction:
     """Named statements on one connection, and the clocks and locks that go with them."""
 
-    __slots__ = ("_clock", "_connection", "_lease_ms", "_queries", "ids", "lapsed", "limits", "now", "worker")
+    __slots__ = ("_connection", "_now", "_setting")
 
-    def __init__(
-        self,
-        connection: apsw.Connection,
-        *,
-        queries: Queries,
-        clock: Clock,
-        ids: IdSource,
-        limits: Limits,
-        worker: WorkerId,
-        lease_ms: int,
-        lapsed: Callable[[Lease], bool],
-    ) -> None:
+    def __init__(self, connection: apsw.Connection, setting: Setting) -> None:
         self._connection = connection
-        self._queries = queries
-        self._clock = clock
-        self._lease_ms = lease_ms
-        self.lapsed = lapsed
-        self.now = clock.now()
-        self.ids = ids
-        self.limits = limits
-        self.worker = worker
+        self._setting = setting
+        self._now = 0
+
+    @property
+    def limits(self) -> Limits:
+        return self._setting.limits
+
+    @property
+    def ids(self) -> IdSource:
+        return self._setting.ids
+
+    @property
+    def worker(self) -> WorkerId:
+        return self._setting.worker
+
+    @property
+    def now(self) -> int:
+        if not self._now:
+            self._now = self._setting.clock.now()
+        return self._now
 
     def one(self, query: str, /, **parameters: Parameter) -> Row | None:
         try:
-            row: Row | None = self._connection.execute(self._queries[query], parameters).fetchone()
-        except (UnicodeEncodeError, OverflowError) as error:
+            row: Row | None = self._connection.execute(self._setting.queries[query], parameters).fetchone()
+        except (UnicodeEncodeError, OverflowError, TypeError) as error:
             raise _unstorable(error) from error
         return row
 
     def all(self, query: str, /, **parameters: Parameter) -> list[Row]:
         try:
-            return self._connection.execute(self._queries[query], parameters).fetchall()
-        except (UnicodeEncodeError, OverflowError) as error:
+            return self._connection.execute(self._setting.queries[query], parameters).fetchall()
+        except (UnicodeEncodeError, OverflowError, TypeError) as error:
             raise _unstorable(error) from error
 
     def run(self, query: str, /, **parameters: Parameter) -> int:
         try:
-            self._connection.execute(self._queries[query], parameters)
-        except (UnicodeEncodeError, OverflowError) as error:
+            self._connection.execute(self._setting.queries[query], parameters)
+        except (UnicodeEncodeError, OverflowError, TypeError) as error:
             raise _unstorable(error) from error
         return self._connection.changes()
 
     def lease(self) -> tuple[int, str]:
-        return self._clock.boot() + self._lease_ms, self._clock.boot_id
+        clock = self._setting.clock
+        return clock.boot() + self._setting.lease_ms, clock.boot_id
+
+    def lapsed(self, lease: Lease) -> bool:
+        return self._setting.lapsed(lease)
 
 
 def _unstorable(error: Exception) -> InvalidPayload:
     return InvalidPayload(
-        f"a value cannot be stored: {error}", hint="Text must be valid unicode, numbers fit into 64 bits."
+        f"a value cannot be stored: {error}", hint="Text must be valid unicode, numbers must fit into 64 bits."
     )

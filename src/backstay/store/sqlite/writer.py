@@ -69,8 +69,12 @@ class Writer:
                 batch = self._claim_with(first)
                 if batch:
                     self._commit(batch)
+        except OSError as error:
+            batch = batch or ([first] if first.claim() else [])
+            self._fail(batch, StoreUnavailable(f"the lock beside {self._path} failed: {error}"))
         except Exception as error:  # noqa: BLE001  # whoever waits must be told, whatever went wrong
-            self._fail(batch or ([first] if first.claim() else []), error)
+            batch = batch or ([first] if first.claim() else [])
+            self._fail(batch, error)
         for job in batch:
             job.deliver()
         if self._wal_pages >= self._checkpoint_at:
@@ -95,6 +99,8 @@ class Writer:
         return batch
 
     def _commit(self, batch: list[Job[object]]) -> None:
+        # The number grows first: whatever fails from here on, no older transaction's mark is taken for this one's.
+        self._number += 1
         try:
             connection = self._connected()
             self._set_durability(connection, "FULL" if any(job.durable for job in batch) else "NORMAL")
@@ -105,7 +111,6 @@ class Writer:
             if connection.total_changes() == before or all(job.error for job in batch):
                 connection.execute("ROLLBACK")
             else:
-                self._number += 1
                 connection.execute(_MARK, (self._name, self._number))
                 connection.execute("COMMIT")
         except (apsw.Error, BackstayError) as error:

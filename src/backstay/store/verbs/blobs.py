@@ -20,7 +20,7 @@ def begin(tx: Transaction, owner: str) -> UploadId:
 def add_chunk(tx: Transaction, upload: UploadId, owner: str, start: int, data: bytes) -> int:
     """Add the bytes that begin at `start`; how many there are now. A repeated chunk changes nothing."""
     blob, size = _upload(tx, upload, owner)
-    if start + len(data) == size and start < size:
+    if start >= 0 and start + len(data) <= size:
         return _repeated(tx, blob, start, data, size)
     if start != size:
         raise Conflict(f"{upload} has {size:,} bytes; the chunk begins at {start:,}", hint=f"Go on from {size}.")
@@ -40,10 +40,12 @@ def finish(tx: Transaction, upload: UploadId, owner: str, expected: str | None) 
     found = digest.hexdigest()
     if expected is not None and expected != found:
         raise InvalidPayload(f"the upload's hash is {found}, not {expected}", hint="Upload the file again.")
-    if tx.one("blob", owner=owner, hash=found) is None:
+    before = tx.one("blob", owner=owner, hash=found)
+    if before is None:
         tx.run("name_blob", blob=blob, hash=found, now=tx.now)
     else:
         tx.run("drop_blob", blob=blob)
+        _promise(tx, before[0], upload)
     return Blob(hash=found, size=size)
 
 
@@ -71,6 +73,22 @@ def use(tx: Transaction, owner: str, hash: str, holder: str) -> None:
     if row is None:
         raise InvalidPayload(f"no attachment {hash} was uploaded", hint="Upload the file first, then send the message.")
     tx.run("use_blob", blob=row[0], holder=holder)
+    tx.run("drop_promises", blob=row[0])
+
+
+def _promise(tx: Transaction, blob: int, upload: UploadId) -> None:
+    """Uploaded again: the bytes stay for a day even if the message that brought them first goes before this one's."""
+    tx.run("refresh_blob", blob=blob, now=tx.now)
+    tx.run("use_blob", blob=blob, holder=upload)
+
+
+def drop_forgotten(tx: Transaction, moment: int, limit: int) -> int:
+    """Drop what was uploaded before this moment and never finished, or never taken by a message."""
+    rows = tx.all("forgotten_blobs", moment=moment, limit=limit)
+    for row in rows:
+        tx.run("drop_promises", blob=row[0])
+        tx.run("drop_blob", blob=row[0])
+    return len(rows)
 
 
 def release(tx: Transaction, holder: str) -> int:
@@ -104,7 +122,7 @@ def _upload(tx: Transaction, upload: UploadId, owner: str) -> tuple[int, int]:
 
 
 def _repeated(tx: Transaction, blob: int, start: int, data: bytes, size: int) -> int:
-    stored = b"".join(_chunks(tx, blob, start, size))
+    stored = b"".join(_chunks(tx, blob, start, start + len(data)))
     if stored != data:
         raise Conflict(f"other bytes were uploaded at {start:,} before", hint="Start a new upload.")
     return size

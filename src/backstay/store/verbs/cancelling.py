@@ -2,7 +2,7 @@
 
 from backstay.errors import Conflict, NothingToDo, SessionBusy
 from backstay.model.codec import encode_parts
-from backstay.model.content import Part
+from backstay.model.content import Part, check_input
 from backstay.model.event import ApprovalDecided, TurnEdited
 from backstay.model.ids import SessionId, TurnId
 from backstay.model.turn import Call, Cancelled, Turn
@@ -27,6 +27,7 @@ def cancel(tx: Transaction, turn: TurnId, owner: str, take: bool) -> Turn:
     elif row.state == "waiting":
         _require_untaken(row)
         running.end_waiting(tx, door, row, Cancelled("cancelled while it waited"))
+        running.go_on(tx, door, ())
     leave(tx, door)
     return find_row(tx, turn, owner).value()
 
@@ -35,6 +36,7 @@ def withdraw(tx: Transaction, turn: TurnId, owner: str) -> Turn:
     """Take back a turn that still waits."""
     door, row = _enter_waiting(tx, turn, owner)
     running.end_waiting(tx, door, row, Cancelled("withdrawn"))
+    running.go_on(tx, door, ())
     leave(tx, door)
     return find_row(tx, turn, owner).value()
 
@@ -42,6 +44,7 @@ def withdraw(tx: Transaction, turn: TurnId, owner: str) -> Turn:
 def edit_waiting(tx: Transaction, turn: TurnId, owner: str, parts: tuple[Part, ...]) -> Turn:
     """Change the input of a turn that still waits."""
     body = encode_parts(parts, tx.limits)
+    check_input(parts)
     door, row = _enter_waiting(tx, turn, owner)
     if row.is_record:
         raise Conflict(f"{turn} carries finished messages, not an input", hint="Withdraw it and record again.")

@@ -85,9 +85,9 @@ def of_turn(tx: Transaction, session: SessionId, turn: TurnId, first: int) -> li
     return [decode_event(f"event {number} of {session}", version, body) for number, version, body in rows]
 
 
-def after(tx: Transaction, session: SessionId, owner: str, cursor: Cursor, limit: int) -> EventPage:
+def after(tx: Transaction, door: Door, cursor: Cursor, limit: int) -> EventPage:
     """The events that follow the cursor, and whether the reader must forget anything it saw before."""
-    last = _end_of_story(tx, session, owner)
+    session, last = door.id, door.last_event
     gap: Literal["snapshot", "resync"] | None = None
     number = cursor.number
     if cursor != START:
@@ -102,25 +102,31 @@ def after(tx: Transaction, session: SessionId, owner: str, cursor: Cursor, limit
     return EventPage(events=found, gap=gap, next=following, more=len(rows) > limit)
 
 
+def follow(tx: Transaction, session: SessionId, owner: str, cursor: Cursor, limit: int) -> tuple[Door, EventPage]:
+    """The session's door and its events after the cursor; a deleted session's story ends with its tombstone."""
+    row = tx.one("door_of_story", session=session, owner=owner)
+    if row is None:
+        raise NotFound(f"no session {session} of {owner!r}")
+    door = Door(*row)
+    return door, after(tx, door, cursor, limit)
+
+
 def fold(tx: Transaction, turn: TurnId, session: SessionId, first: int) -> int:
     """Replace each run of an ended turn's deltas by one row; how many rows went."""
     rows = tx.all("events_to_fold", session=session, turn=turn, first=first)
     said = next((Said(row[4], row[5], row[6]) for row in reversed(rows) if row[3] == "turn_ended" and row[4]), None)
-    gone = 0
-    for run in _runs(rows):
-        gone += _fold_run(tx, session, turn, run, said)
+    runs = _runs(rows) if said is not None else []
+    for run in runs:
+        _fold_run(tx, session, turn, run, said if run is runs[-1] else None)
     tx.run("mark_folded", turn=turn)
-    return gone
+    return sum(len(run) - 1 for run in runs)
 
 
-def _fold_run(tx: Transaction, session: SessionId, turn: TurnId, run: Sequence[Row], said: Said | None) -> int:
+def _fold_run(tx: Transaction, session: SessionId, turn: TurnId, run: Sequence[Row], said: Said | None) -> None:
     number, last, fence, at = run[0][0], run[-1][1], run[-1][2], run[-1][7]
-    if number == last or said is None:
-        return 0
     tx.run("drop_events", session=session, first=number, last=last)
     body = TurnFolded(number, last)
     _add(tx, session, body, number=number, last=last, fence=fence, turn=turn, said=said, at=at)
-    return len(run) - 1
 
 
 def _runs(rows: Sequence[Row]) -> list[list[Row]]:
@@ -134,15 +140,6 @@ def _runs(rows: Sequence[Row]) -> list[list[Row]]:
         else:
             runs.append([row])
     return runs
-
-
-def _end_of_story(tx: Transaction, session: SessionId, owner: str) -> int:
-    """The number of the last event; a deleted session's story ends with its tombstone."""
-    row = tx.one("end_of_story", session=session, owner=owner)
-    if row is None:
-        raise NotFound(f"no session {session} of {owner!r}")
-    number: int = row[0]
-    return number
 
 
 def _event(tx: Transaction, session: SessionId, row: Row) -> Event:

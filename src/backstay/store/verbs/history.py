@@ -14,7 +14,7 @@ from backstay.model.window import Moved, WindowReason
 from backstay.store.door import Door, find, find_held, leave
 from backstay.store.engine import Transaction
 from backstay.store.verbs import events, messages, pairing, running, sessions, windows
-from backstay.store.verbs.windows import Spot
+from backstay.store.verbs.windows import Opening, Spot
 
 
 def undo(tx: Transaction, session: SessionId, owner: str, expect_revision: int | None) -> Moved:
@@ -58,18 +58,19 @@ def before_message(tx: Transaction, door: Door, message: MessageId) -> tuple[Tur
     place = windows.locate(tx, door.window, message)
     if place is None:
         raise NotFound(f"{message} is not part of {door.id}", hint="It may have been undone, or belong elsewhere.")
-    if _message_at(tx, place).role != "user":
+    found = _message_at(tx, place)
+    if found.role != "user" or found.turn is None:
         raise InvalidPayload(f"{message} was not said by a person", hint="Only a person's messages can be edited.")
-    found = windows.last_turn(tx, place.window, place.position + 1)
-    if found is None:
+    turn = windows.last_turn(tx, place.window, place.position + 1)
+    if turn is None:
         raise CorruptRecord(message, "belongs to no turn")
-    return found
+    return turn
 
 
 def branch(tx: Transaction, door: Door, spot: Spot, reason: WindowReason) -> None:
     """Move the session to a new window that ends before the spot. The caller writes the door."""
     window, parent = tx.ids.window(), door.window
-    windows.cut(tx, window, spot, session=door.id, parent=parent, reason=reason)
+    windows.open_cut(tx, window, Opening(door.id, door.last_event + 1, parent, reason), spot)
     door.window, door.start, door.length = window, spot.position, spot.position
     messages.show_last_of_window(tx, door)
     _opened(tx, door, WindowOpened(window, parent, reason, door.length))
@@ -91,7 +92,7 @@ def fork_from(tx: Transaction, door: Door, at: MessageId | None) -> Door:
     session, window = tx.ids.session(), tx.ids.window()
     sessions.insert(tx, session, door.owner, window=window, family=door.family, place=door.place, source=door.id)
     forked = find(tx, session, door.owner)
-    windows.cut(tx, window, spot, session=session, parent=door.window, reason="fork")
+    windows.open_cut(tx, window, Opening(session, forked.last_event + 1, door.window, "fork"), spot)
     forked.start = forked.length = spot.position
     forked.context = 1
     messages.show_last_of_window(tx, forked)
@@ -120,8 +121,8 @@ def rotate(
         raise InvalidPayload(f"keep_from is {keep_from}, but {parent} has {door.length} messages")
     if keep_from == 0:
         return _rotated(tx, door, turn, won=False)
-    if not said:
-        raise InvalidPayload("a compaction needs a summary of what it leaves behind")
+    if not said or any(message.role not in ("summary", "system") for message in said):
+        raise InvalidPayload("a compaction needs a summary of what it leaves behind", hint="Use message.summary(…).")
     _open_compacted(tx, door, said, keep_from)
     leave(tx, door)
     return _rotated(tx, door, turn, won=True)
@@ -175,10 +176,10 @@ def _fork_spot(tx: Transaction, door: Door, at: MessageId | None) -> Spot:
 
 
 def _open_compacted(tx: Transaction, door: Door, said: Sequence[NewMessage], keep_from: int) -> None:
-    parent, length = door.window, door.length
-    window, start = windows.open_compacted(
-        tx, session=door.id, parent=parent, keep_from=keep_from, until=length, summaries=len(said)
-    )
+    parent, window = door.window, tx.ids.window()
+    opening = Opening(door.id, door.last_event + 1, parent, "compaction")
+    kept = range(keep_from, door.length)
+    start = windows.open_compacted(tx, window, opening, kept=kept, summaries=len(said))
     door.window, door.length = window, 0
     preview = door.preview
     messages.append(tx, door, None, said)

@@ -44,11 +44,6 @@ def delete_closed(tx: Transaction, session: SessionId, owner: str, moment: int) 
     return deletion.delete(tx, session, owner)
 
 
-def drop_forgotten_blobs(tx: Transaction, moment: int, limit: int) -> int:
-    """Drop uploads that were never finished and blobs that no message took."""
-    return sum(tx.run("drop_blob", blob=row[0]) for row in tx.all("forgotten_blobs", moment=moment, limit=limit))
-
-
 def fold_some(tx: Transaction, moment: int, limit: int) -> tuple[int, int]:
     """Fold the deltas of turns that ended by this moment; how many turns were looked at, and how many rows went."""
     rows = tx.all("foldable_turns", moment=moment, limit=limit)

@@ -26,7 +26,7 @@ def save_draft(tx: Transaction, session: SessionId, owner: str, text: str) -> Ma
 def mark_read(tx: Transaction, session: SessionId, owner: str, number: int) -> Marks:
     """Everything up to this event was read."""
     door = find(tx, session, owner)
-    if not 0 <= number <= door.last_event:
-        raise InvalidPayload(f"{session} has {door.last_event} events, not {number}")
+    if not isinstance(number, int) or not 0 <= number <= door.last_event:
+        raise InvalidPayload(f"{session} has {door.last_event} events, not {number!r}", hint="Pass an event's number.")
     tx.run("set_read", session=session, owner=owner, read_to=number, now=tx.now)
     return get(tx, session, owner)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from backstay.model.codec import FORMAT, decode_parts, encode_parts
+from backstay.model.codec import FORMAT, decode_parts, write_parts
 from backstay.model.content import Attachment, Part
 from backstay.model.ids import MessageId, TurnId
 from backstay.model.message import Message, NewMessage
@@ -29,7 +29,7 @@ def append(tx: Transaction, door: Door, turn: TurnId | None, messages: Sequence[
             role=message.role,
             partial=message.partial,
             format=FORMAT,
-            body=encode_parts(message.parts, tx.limits),
+            body=write_parts(message.parts),
             now=tx.now,
         )
         keep_blobs(tx, door.owner, new, message.parts)

@@ -2,14 +2,14 @@
 
 from backstay.errors import InvalidPayload
 from backstay.model.codec import content_hash, encode_parts
-from backstay.model.content import Part
+from backstay.model.content import Part, check_input
 from backstay.model.ids import MessageId, SessionId, TurnId
 from backstay.model.turn import Accepted
 from backstay.store.door import Door
 from backstay.store.engine import Transaction
 from backstay.store.verbs import history, submitting
 from backstay.store.verbs.submitting import Input, Request
-from backstay.store.verbs.turns import find_row
+from backstay.store.verbs.turns import TurnRow
 
 
 def retry(tx: Transaction, request: Request) -> Accepted:
@@ -30,6 +30,7 @@ def retry(tx: Transaction, request: Request) -> Accepted:
 def edit(tx: Transaction, request: Request, message: MessageId, parts: tuple[Part, ...]) -> Accepted:
     """Submit other content in place of a person's message, from before its turn."""
     body = encode_parts(parts, tx.limits)
+    check_input(parts)
     fingerprint = content_hash("edit", message, body)
     first = submitting.already(tx, request, fingerprint)
     if first is not None:
@@ -46,7 +47,8 @@ def _enter(tx: Transaction, request: Request, verb: str) -> Door:
 
 
 def _agent_of(tx: Transaction, door: Door, turn: TurnId | None) -> str:
-    agent = None if turn is None else find_row(tx, turn, door.owner).agent
+    row = None if turn is None else tx.one("turn", turn=turn, owner=door.owner)
+    agent = None if row is None else TurnRow(*row).agent
     if agent is None:
-        raise InvalidPayload("no agent answered this before", hint="Say which agent should answer now.")
+        raise InvalidPayload("it is not known which agent answered this before", hint="Say which should answer now.")
     return agent

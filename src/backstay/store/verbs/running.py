@@ -21,6 +21,7 @@ from backstay.model.ids import MessageId, TurnId, WorkerId
 from backstay.model.message import Message, NewMessage
 from backstay.model.story import messages_of
 from backstay.model.turn import (
+    OUTCOMES,
     Cancelled,
     Checkpointed,
     Completed,
@@ -113,6 +114,8 @@ def finish(
     tx: Transaction, turn: OpenTurn, bodies: Sequence[Body], outcome: Outcome, agents: Collection[str]
 ) -> Finished:
     """End the turn: its story becomes messages. Goes on with the next waiting turn if its agent is served here."""
+    if type(outcome) not in OUTCOMES.values() or not isinstance(outcome.reason, str):
+        raise InvalidPayload(f"{outcome!r} is no outcome", hint="Use Completed, Cancelled, Failed or Interrupted.")
     door = find_held(tx, turn)
     _notice_lost_tail(tx, door, turn)
     _tell_bodies(tx, door, turn, bodies)

@@ -11,7 +11,7 @@ from backstay.model.search import SearchHit, SearchPage
 from backstay.model.searchtext import SearchQuery, fts5_expression, segmented
 from backstay.model.session import SessionFilter
 from backstay.model.snippet import snippet
-from backstay.store.door import Door
+from backstay.store.door import Door, find
 from backstay.store.engine import Row, Transaction
 from backstay.store.verbs import windows
 from backstay.store.verbs.windows import Stretch
@@ -55,6 +55,8 @@ def search(
     tx: Transaction, owner: str, query: SearchQuery, *, filter: SessionFilter, session: SessionId | None, limit: int
 ) -> SearchPage:
     """The best matches that the owner can reach."""
+    if session is not None:
+        find(tx, session, owner)
     expression = f"owner : {owner_token(owner)} AND ({fts5_expression(query)})"
     reach = _Reach(tx, owner, filter, session)
     hits: list[SearchHit] = []

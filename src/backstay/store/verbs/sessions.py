@@ -6,7 +6,7 @@ import msgspec
 
 from backstay.errors import CorruptRecord, InvalidPayload, SessionExpired, TooLarge
 from backstay.model.address import Address
-from backstay.model.codec import check_text, decode_names
+from backstay.model.codec import check_name, check_text, decode_names
 from backstay.model.event import (
     AddressPointed,
     EventBody,
@@ -25,6 +25,7 @@ from backstay.store.door import Door, find, leave
 from backstay.store.engine import Transaction
 from backstay.store.verbs import events, running, windows
 from backstay.store.verbs.turns import TurnRow, find_row
+from backstay.store.verbs.windows import Opening
 
 _encode = msgspec.json.Encoder().encode
 
@@ -60,8 +61,7 @@ def create(tx: Transaction, owner: str, ttl: Ttl | None) -> Session:
 
 def touch(tx: Transaction, session: SessionId, owner: str) -> Session:
     """Count one mark of activity."""
-    door = find(tx, session, owner)
-    door.require_open(tx.now)
+    door = _enter_open(tx, session, owner)
     door.touch(tx.now)
     leave(tx, door)
     return door.value(tx.now)
@@ -71,18 +71,21 @@ def rename(tx: Transaction, session: SessionId, owner: str, title: str | None, b
     """Give the session a title; a generated one never replaces a person's."""
     if title is not None:
         title = check_text("the title", title, tx.limits.title_bytes).strip() or None
-    door = find(tx, session, owner)
-    if (by == "agent" and door.title_by == "person") or (title, by) == (door.title, door.title_by):
+    if by not in ("person", "agent"):
+        raise InvalidPayload(f"a title cannot be by {by!r}", hint="Use 'person' or 'agent'.")
+    door = _enter_open(tx, session, owner)
+    whose = by if title else None
+    if (by == "agent" and door.title_by == "person") or (title, whose) == (door.title, door.title_by):
         return door.value(tx.now)
-    door.title, door.title_by = title, by if title else None
+    door.title, door.title_by = title, whose
     tx.run("set_title", session=session, title=title, title_by=door.title_by)
     return _noticed(tx, door, SessionRenamed(title, by))
 
 
 def pin(tx: Transaction, session: SessionId, owner: str, pinned: bool) -> Session:
     """Pin or unpin."""
-    door = find(tx, session, owner)
-    if bool(door.pinned) == pinned:
+    door = _enter_open(tx, session, owner)
+    if bool(door.pinned) == _flag("pinned", pinned):
         return door.value(tx.now)
     door.pinned = int(pinned)
     tx.run("set_pinned", session=session, value=door.pinned)
@@ -91,8 +94,8 @@ def pin(tx: Transaction, session: SessionId, owner: str, pinned: bool) -> Sessio
 
 def archive(tx: Transaction, session: SessionId, owner: str, archived: bool) -> Session:
     """Put away or bring back."""
-    door = find(tx, session, owner)
-    if bool(door.archived) == archived:
+    door = _enter_open(tx, session, owner)
+    if bool(door.archived) == _flag("archived", archived):
         return door.value(tx.now)
     door.archived = int(archived)
     tx.run("set_archived", session=session, value=door.archived)
@@ -101,10 +104,9 @@ def archive(tx: Transaction, session: SessionId, owner: str, archived: bool) -> 
 
 def tag(tx: Transaction, session: SessionId, owner: str, add: Sequence[str], remove: Sequence[str]) -> Session:
     """Add and remove tags."""
-    for name in add:
-        if not check_text("a tag", name, tx.limits.tag_bytes).strip():
-            raise InvalidPayload("a tag is empty")
-    door = find(tx, session, owner)
+    for name in (*add, *remove):
+        check_name("a tag", name, tx.limits.tag_bytes)
+    door = _enter_open(tx, session, owner)
     before = set(decode_names(f"tags of {session}", door.tags))
     after = (before | set(add)) - set(remove)
     if after == before:
@@ -118,8 +120,7 @@ def tag(tx: Transaction, session: SessionId, owner: str, add: Sequence[str], rem
 
 def point(tx: Transaction, address: Address, session: SessionId, owner: str) -> Session:
     """Lead an address to this session from now on."""
-    door = find(tx, session, owner)
-    door.require_open(tx.now)
+    door = _enter_open(tx, session, owner)
     key = bytes.fromhex(address.key)
     row = tx.one("address", owner=owner, key=key)
     if row is not None and row[0] == session:
@@ -148,6 +149,21 @@ def expire(tx: Transaction, door: Door) -> None:
     _close(tx, door, "expired", SessionExpiredEvent())
 
 
+def _enter_open(tx: Transaction, session: SessionId, owner: str) -> Door:
+    """The door of a session that takes writes; a turn whose holder is gone is ended on the way."""
+    door = find(tx, session, owner)
+    door.require_open(tx.now)
+    if running.reap(tx, door):
+        leave(tx, door)
+    return door
+
+
+def _flag(what: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidPayload(f"{what} is {value!r}", hint="Pass True or False.")
+    return value
+
+
 def _create_at(tx: Transaction, address: Address, owner: str, ttl: Ttl | None, generation: int) -> Door:
     door = _create(tx, owner, address, ttl)
     tx.run(
@@ -166,7 +182,7 @@ def _create(tx: Transaction, owner: str, address: Address | None, ttl: Ttl | Non
     family, place = (None, None) if address is None else (address.family, address.place)
     insert(tx, session, owner, window=tx.ids.window(), family=family, place=place, ttl=ttl)
     door = find(tx, session, owner)
-    windows.add_first(tx, session, door.window)
+    windows.open_first(tx, door.window, Opening(session, door.last_event + 1, None, "first"))
     events.tell(tx, door, SessionCreated())
     leave(tx, door)
     return door
@@ -188,7 +204,7 @@ def insert(
     tx.run(
         "create_session",
         session=session,
-        owner=check_text("the owner", owner, tx.limits.name_bytes),
+        owner=check_name("the owner", owner, tx.limits.name_bytes),
         window=window,
         family=family,
         place=place,
@@ -222,13 +238,15 @@ def _set_ttl(tx: Transaction, door: Door, ttl: Ttl) -> None:
 def _milliseconds(ttl: Ttl | None) -> tuple[int | None, int | None]:
     if ttl is None:
         return None, None
+    if not isinstance(ttl, Ttl):
+        raise InvalidPayload(f"a time to live is {ttl!r}", hint="Pass Ttl(idle=…, absolute=…).")
     return _positive("idle", ttl.idle), _positive("absolute", ttl.absolute)
 
 
 def _positive(what: str, seconds: float | None) -> int | None:
     if seconds is None:
         return None
-    if not 0 < seconds < 1e11:
+    if not isinstance(seconds, int | float) or not 0 < seconds < 1e11:
         raise InvalidPayload(f"the {what} time to live is {seconds} seconds", hint="Give a positive number, or None.")
     return max(1, round(seconds * 1000))
 

@@ -8,8 +8,8 @@ import msgspec
 
 from backstay.errors import InvalidPayload, RequestMismatch, SessionBusy, TooLarge
 from backstay.model.address import Address
-from backstay.model.codec import FORMAT, check_text, content_hash, encode_parts
-from backstay.model.content import Part, ToolResult
+from backstay.model.codec import FORMAT, check_name, content_hash, encode_parts
+from backstay.model.content import Part, check_input, check_role, parts_of
 from backstay.model.event import CancelRequested, TurnSubmitted
 from backstay.model.ids import MessageId, SessionId, TurnId
 from backstay.model.message import NewMessage
@@ -60,8 +60,9 @@ class Input(NamedTuple):
 
 def submit(tx: Transaction, request: Request, parts: tuple[Part, ...]) -> Accepted:
     """Accept an input. It starts at once if nobody speaks and this worker is to run it."""
-    agent = check_text("the agent's name", request.agent, tx.limits.name_bytes)
+    agent = check_name("the agent's name", request.agent, tx.limits.name_bytes)
     body = encode_parts(parts, tx.limits)
+    check_input(parts)
     fingerprint = content_hash("submit", body)
     first = already(tx, request, fingerprint)
     if first is not None:
@@ -71,8 +72,6 @@ def submit(tx: Transaction, request: Request, parts: tuple[Part, ...]) -> Accept
 
 def send(tx: Transaction, door: Door, request: Request, said: Input) -> Accepted:
     """Give an input to a session that was just entered, and write its door."""
-    if any(isinstance(part, ToolResult) for part in said.parts):
-        raise InvalidPayload("a tool result cannot be an input", hint="Use record for finished messages.")
     busy = door.running is not None
     source = None
     if busy and request.if_busy == "reject":
@@ -131,13 +130,13 @@ def _record_in(
     return ()
 
 
-def claim(tx: Transaction, agents: Collection[str]) -> OpenTurn | None:
+def claim(tx: Transaction, agents: Collection[str], owner: str | None) -> OpenTurn | None:
     """Start the oldest waiting turn that one of these agents can answer."""
-    found = [row for agent in agents if (row := tx.one("claimable", agent=agent))]
+    found = [row for agent in agents if (row := tx.one("claimable", agent=agent, owner=owner))]
     if not found:
         return None
-    _, session, owner = min(found)
-    return claim_in(tx, session, owner, agents)
+    _, session, whose = min(found)
+    return claim_in(tx, session, whose, agents)
 
 
 def claim_in(tx: Transaction, session: SessionId, owner: str, agents: Collection[str]) -> OpenTurn | None:
@@ -173,7 +172,7 @@ def _already(tx: Transaction, request: Request, fingerprint: bytes) -> TurnRow |
     """The turn that this request became when it was first accepted."""
     if request.id is None:
         return None
-    check_text("the request id", request.id, tx.limits.name_bytes)
+    check_name("the request id", request.id, tx.limits.name_bytes)
     row = tx.one("turn_of_request", request_key=request.key())
     if row is None:
         return None
@@ -278,8 +277,15 @@ def _add(
 
 
 def _check_record(tx: Transaction, said: Sequence[NewMessage]) -> list[tuple[str, str]]:
-    if not said:
-        raise InvalidPayload("there are no messages to record")
+    if not isinstance(said, Sequence) or not said:
+        raise InvalidPayload("there are no messages to record", hint="Pass a list of messages.")
     if len(said) > tx.limits.messages_per_record:
         raise TooLarge(f"{len(said):,} messages at once; at most {tx.limits.messages_per_record:,} are accepted")
-    return [(message.role, encode_parts(message.parts, tx.limits)) for message in said]
+    bodies: list[tuple[str, str]] = []
+    for message in said:
+        if not isinstance(message, NewMessage):
+            raise InvalidPayload(f"{type(message).__name__} is no message", hint="Use message.user(…) and its like.")
+        body = encode_parts(parts_of(message.parts), tx.limits)
+        check_role(message.role, message.parts)
+        bodies.append((message.role, body))
+    return bodies

@@ -49,13 +49,14 @@ class Roots(NamedTuple):
 
 def value(row: Row) -> Window:
     """A window's row as a caller sees it."""
-    window, session, parent, reason, start, at, behind, behind_until = row
+    window, session, parent, reason, start, event, at, behind, behind_until = row
     return Window(
         id=window,
         session=session,
         parent=parent,
         reason=reason,
         start=start,
+        event=event,
         at=at,
         behind=behind,
         behind_until=behind_until,
@@ -91,38 +92,42 @@ def length(tx: Transaction, window: WindowId) -> int:
     return max(end or 0, get(tx, window).start)
 
 
-def add_first(tx: Transaction, session: SessionId, window: WindowId) -> None:
+class Opening(NamedTuple):
+    """A window that is being opened: in which session, told of by which event, coming from where, and why."""
+
+    session: SessionId
+    event: int
+    parent: WindowId | None
+    reason: WindowReason
+
+
+def open_first(tx: Transaction, window: WindowId, opening: Opening) -> None:
     """A new session's empty window."""
-    _add(tx, window, session, parent=None, reason="first", start=0, roots=Roots(None, None, None, None))
+    _add(tx, window, opening, start=0, roots=Roots(None, None, None, None))
     _add_segment(tx, window, Stretch(0, window, 0, END))
 
 
-def cut(
-    tx: Transaction, window: WindowId, spot: Spot, *, session: SessionId, parent: WindowId, reason: WindowReason
-) -> None:
+def open_cut(tx: Transaction, window: WindowId, opening: Opening, spot: Spot) -> None:
     """A new window that reads what stands before the spot, and in which something else can be said."""
     roots, shared = _shared_before(tx, spot)
-    _add(tx, window, session, parent=parent, reason=reason, start=spot.position, roots=roots)
+    _add(tx, window, opening, start=spot.position, roots=roots)
     for stretch in shared:
         _add_segment(tx, window, stretch)
     _add_segment(tx, window, Stretch(spot.position, window, spot.position, END))
 
 
-def open_compacted(
-    tx: Transaction, *, session: SessionId, parent: WindowId, keep_from: int, until: int, summaries: int
-) -> tuple[WindowId, int]:
-    """A new window: room for the summaries, then what its parent has from `keep_from` on. Also its length."""
-    window = tx.ids.window()
-    kept = [part for stretch in stretches(tx, parent, until) if (part := stretch.between(keep_from, until))]
-    start = summaries + until - keep_from
-    roots = Roots(None, None, parent, keep_from)
-    _add(tx, window, session, parent=parent, reason="compaction", start=start, roots=roots)
-    if summaries:
-        _add_segment(tx, window, Stretch(0, window, 0, summaries))
-    for part in kept:
-        _add_segment(tx, window, part._replace(start=part.start - keep_from + summaries))
+def open_compacted(tx: Transaction, window: WindowId, opening: Opening, *, kept: range, summaries: int) -> int:
+    """A new window: room for the summaries, then the messages of its parent at these positions. Also its length."""
+    parent = opening.parent or WindowId("")
+    start = summaries + len(kept)
+    _add(tx, window, opening, start=start, roots=Roots(None, None, parent, kept.start))
+    _add_segment(tx, window, Stretch(0, window, 0, summaries))
+    for stretch in stretches(tx, parent, kept.stop):
+        part = stretch.between(kept.start, kept.stop)
+        if part is not None:
+            _add_segment(tx, window, part._replace(start=part.start - kept.start + summaries))
     _add_segment(tx, window, Stretch(start, window, start, END))
-    return window, start
+    return start
 
 
 def locate(tx: Transaction, window: WindowId, message: MessageId) -> Spot | None:
@@ -224,27 +229,19 @@ def _roots(tx: Transaction, window: str) -> Roots:
     return Roots(*row)
 
 
-def _add(
-    tx: Transaction,
-    window: WindowId,
-    session: SessionId,
-    *,
-    parent: WindowId | None,
-    reason: WindowReason,
-    start: int,
-    roots: Roots,
-) -> None:
+def _add(tx: Transaction, window: WindowId, opening: Opening, *, start: int, roots: Roots) -> None:
     tx.run(
         "add_window",
         window=window,
-        session=session,
-        parent=parent,
-        reason=reason,
+        session=opening.session,
+        parent=opening.parent,
+        reason=opening.reason,
         start=start,
         base=roots.base,
         base_until=roots.base_until,
         behind=roots.behind,
         behind_until=roots.behind_until,
+        event=opening.event,
         now=tx.now,
     )
 

@@ -63,6 +63,7 @@ CREATE INDEX addresses_of_session ON addresses (session_id);
 
 -- A window is what the model reads: the first `base_until` messages of its base, if it has one, then its segments.
 -- `behind` is what its summary stands for: the first `behind_until` messages of another window.
+-- `event` is the number of the session's event that tells of its opening.
 CREATE TABLE windows (
     id            TEXT    NOT NULL PRIMARY KEY,
     session_id    TEXT    NOT NULL REFERENCES sessions (id),
@@ -73,6 +74,7 @@ CREATE TABLE windows (
     base_until    INTEGER,
     behind_id     TEXT    REFERENCES windows (id),
     behind_until  INTEGER,
+    event         INTEGER NOT NULL,
     at            INTEGER NOT NULL,
     CHECK ((base_id IS NULL) = (base_until IS NULL)),
     CHECK ((behind_id IS NULL) = (behind_until IS NULL))
