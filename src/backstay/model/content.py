@@ -16,19 +16,19 @@ Role = Literal["user", "assistant", "tool", "system", "summary"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 
-class Text(msgspec.Struct, frozen=True, tag="text"):
+class Text(msgspec.Struct, frozen=True, gc=False, tag="text"):
     """Words, said by a person or an agent."""
 
     text: str
 
 
-class Thought(msgspec.Struct, frozen=True, tag="thought"):
+class Thought(msgspec.Struct, frozen=True, gc=False, tag="thought"):
     """An agent's reasoning, kept apart from what it says."""
 
     text: str
 
 
-class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True):
+class ToolCall(msgspec.Struct, frozen=True, gc=False, tag="tool_call", omit_defaults=True):
     """An agent's wish to run a tool. `id` is unique within its turn and pairs the call with its result."""
 
     id: str
@@ -38,7 +38,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True)
     idempotent: bool = False
 
 
-class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=True):
+class ToolResult(msgspec.Struct, frozen=True, gc=False, tag="tool_result", omit_defaults=True):
     """What the tool call named by `id` gave back."""
 
     id: str
@@ -46,7 +46,7 @@ class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=T
     error: bool = False
 
 
-class Attachment(msgspec.Struct, frozen=True, tag="attachment"):
+class Attachment(msgspec.Struct, frozen=True, gc=False, tag="attachment"):
     """A file that came with a message; `blob` is the SHA-256 of its bytes, uploaded before."""
 
     blob: str
@@ -55,14 +55,14 @@ class Attachment(msgspec.Struct, frozen=True, tag="attachment"):
     size: int
 
 
-class Custom(msgspec.Struct, frozen=True, tag="custom", omit_defaults=True):
+class Custom(msgspec.Struct, frozen=True, gc=False, tag="custom", omit_defaults=True):
     """Anything an application wants to keep in the story without Backstay knowing what it means."""
 
     kind: str
     data: Json = None
 
 
-class Usage(msgspec.Struct, frozen=True, tag="usage", omit_defaults=True):
+class Usage(msgspec.Struct, frozen=True, gc=False, tag="usage", omit_defaults=True):
     """What a model call cost. Reported, counted, and never part of a message."""
 
     input_tokens: int = 0

@@ -12,45 +12,47 @@ from backstay.model.turn import Outcome
 from backstay.model.window import WindowReason
 
 
-class SessionCreated(msgspec.Struct, frozen=True, tag_field="kind", tag="session_created", omit_defaults=True):
+class SessionCreated(
+    msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_created", omit_defaults=True
+):
     source: SessionId | None = None
 
 
-class SessionRenamed(msgspec.Struct, frozen=True, tag_field="kind", tag="session_renamed"):
+class SessionRenamed(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_renamed"):
     title: str | None
     by: TitleBy
 
 
-class SessionPinned(msgspec.Struct, frozen=True, tag_field="kind", tag="session_pinned"):
+class SessionPinned(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_pinned"):
     pinned: bool
 
 
-class SessionArchived(msgspec.Struct, frozen=True, tag_field="kind", tag="session_archived"):
+class SessionArchived(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_archived"):
     archived: bool
 
 
-class SessionTagged(msgspec.Struct, frozen=True, tag_field="kind", tag="session_tagged"):
+class SessionTagged(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_tagged"):
     added: tuple[str, ...]
     removed: tuple[str, ...]
 
 
-class SessionEnded(msgspec.Struct, frozen=True, tag_field="kind", tag="session_ended"):
+class SessionEnded(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_ended"):
     pass
 
 
-class SessionExpired(msgspec.Struct, frozen=True, tag_field="kind", tag="session_expired"):
+class SessionExpired(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_expired"):
     pass
 
 
-class SessionDeleted(msgspec.Struct, frozen=True, tag_field="kind", tag="session_deleted"):
+class SessionDeleted(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_deleted"):
     pass
 
 
-class AddressPointed(msgspec.Struct, frozen=True, tag_field="kind", tag="address_pointed"):
+class AddressPointed(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="address_pointed"):
     address: str
 
 
-class WindowOpened(msgspec.Struct, frozen=True, tag_field="kind", tag="window_opened", omit_defaults=True):
+class WindowOpened(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="window_opened", omit_defaults=True):
     """The session reads another window now; `window` may be an earlier one, when a person redid what was undone."""
 
     window: WindowId
@@ -59,7 +61,7 @@ class WindowOpened(msgspec.Struct, frozen=True, tag_field="kind", tag="window_op
     length: int
 
 
-class TurnSubmitted(msgspec.Struct, frozen=True, tag_field="kind", tag="turn_submitted", omit_defaults=True):
+class TurnSubmitted(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_submitted", omit_defaults=True):
     """A turn waits. One that starts at once has only `turn_started`."""
 
     agent: str | None
@@ -67,62 +69,64 @@ class TurnSubmitted(msgspec.Struct, frozen=True, tag_field="kind", tag="turn_sub
     steer: bool = False
 
 
-class TurnEdited(msgspec.Struct, frozen=True, tag_field="kind", tag="turn_edited"):
+class TurnEdited(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_edited"):
     parts: tuple[Part, ...]
 
 
-class TurnStarted(msgspec.Struct, frozen=True, tag_field="kind", tag="turn_started", omit_defaults=True):
+class TurnStarted(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_started", omit_defaults=True):
     """The turn's input entered the window; `message` is that input, looked up when the event is read."""
 
     agent: str | None
     message: Message | None = None
 
 
-class TextDelta(msgspec.Struct, frozen=True, tag_field="kind", tag="text_delta"):
+class TextDelta(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="text_delta"):
     text: str
 
 
-class ThoughtDelta(msgspec.Struct, frozen=True, tag_field="kind", tag="thought_delta"):
+class ThoughtDelta(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="thought_delta"):
     text: str
 
 
-class ToolCalled(msgspec.Struct, frozen=True, tag_field="kind", tag="tool_called"):
+class ToolCalled(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="tool_called"):
     """The intent to run a tool, on disk before it runs; `key` is what the tool is handed."""
 
     call: ToolCall
     key: str
 
 
-class ToolReturned(msgspec.Struct, frozen=True, tag_field="kind", tag="tool_returned"):
+class ToolReturned(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="tool_returned"):
     result: ToolResult
 
 
-class UsageReported(msgspec.Struct, frozen=True, tag_field="kind", tag="usage_reported"):
+class UsageReported(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="usage_reported"):
     usage: Usage
 
 
-class CustomReported(msgspec.Struct, frozen=True, tag_field="kind", tag="custom_reported", omit_defaults=True):
+class CustomReported(
+    msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="custom_reported", omit_defaults=True
+):
     name: str
     data: Json = None
 
 
-class SteeringTaken(msgspec.Struct, frozen=True, tag_field="kind", tag="steering_taken"):
+class SteeringTaken(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="steering_taken"):
     """The running turn took this input of the waiting turn `steer`."""
 
     steer: TurnId
     parts: tuple[Part, ...]
 
 
-class CancelRequested(msgspec.Struct, frozen=True, tag_field="kind", tag="cancel_requested"):
+class CancelRequested(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="cancel_requested"):
     pass
 
 
-class ApprovalDecided(msgspec.Struct, frozen=True, tag_field="kind", tag="approval_decided"):
+class ApprovalDecided(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="approval_decided"):
     call: str
     approved: bool
 
 
-class TurnEnded(msgspec.Struct, frozen=True, tag_field="kind", tag="turn_ended", omit_defaults=True):
+class TurnEnded(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_ended", omit_defaults=True):
     """How the turn ended; `may_have_run` names the tool calls whose effect nobody knows."""
 
     outcome: Outcome
@@ -130,13 +134,13 @@ class TurnEnded(msgspec.Struct, frozen=True, tag_field="kind", tag="turn_ended",
     may_have_run: tuple[str, ...] = ()
 
 
-class TurnRecorded(msgspec.Struct, frozen=True, tag_field="kind", tag="turn_recorded", omit_defaults=True):
+class TurnRecorded(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_recorded", omit_defaults=True):
     """Finished messages were added; they are looked up when the event is read."""
 
     messages: tuple[Message, ...] = ()
 
 
-class TurnFolded(msgspec.Struct, frozen=True, tag_field="kind", tag="turn_folded", omit_defaults=True):
+class TurnFolded(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_folded", omit_defaults=True):
     """Stands for deltas of an ended turn, numbers `first` to `last`.
 
     What the turn said is in `messages` of its last fold; folds before it, cut off by other events, have none.
@@ -147,7 +151,7 @@ class TurnFolded(msgspec.Struct, frozen=True, tag_field="kind", tag="turn_folded
     messages: tuple[Message, ...] = ()
 
 
-class TailLost(msgspec.Struct, frozen=True, tag_field="kind", tag="tail_lost"):
+class TailLost(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="tail_lost"):
     """Deltas that had been seen did not survive a power loss; whoever saw them must read again."""
 
 
@@ -181,7 +185,7 @@ EventBody = (
 )
 
 
-class Cursor(msgspec.Struct, frozen=True, kw_only=True):
+class Cursor(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A place in a session's story: after the event with this number, written under this fence."""
 
     fence: int
@@ -191,7 +195,7 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True):
 START = Cursor(fence=0, number=0)
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One step. `number` grows by one from event to event of a session; `last` is greater only for folded ones."""
 
     session: SessionId
@@ -207,7 +211,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return Cursor(fence=self.fence, number=self.last)
 
 
-class EventPage(msgspec.Struct, frozen=True, kw_only=True):
+class EventPage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Events after a cursor.
 
     `gap` is None when the page continues the cursor exactly. `snapshot`: the cursor pointed into deltas that are folded

@@ -40,6 +40,8 @@ class IdSource:
         self._lock = threading.Lock()
         self._moment = -1
         self._tail = 0
+        self._head = ""
+        self._head_of = -1
 
     def session(self) -> SessionId:
         return SessionId("ses_" + self._letters())
@@ -65,9 +67,13 @@ class IdSource:
             if now > self._moment:
                 # The top bit stays clear, so that counting on within one millisecond has room.
                 self._moment, self._tail = now, secrets.randbits(_TAIL_BITS - 1)
+                self._head_of = -1
             else:
                 self._tail += 1
-            return _spell(self._moment, self._tail)
+            if self._tail >> 20 != self._head_of:
+                # Ids of one millisecond differ in their last letters only.
+                self._head, self._head_of = _spell(self._moment, self._tail)[:22], self._tail >> 20
+            return self._head + _PAIRS[self._tail >> 10 & 1023] + _PAIRS[self._tail & 1023]
 
 
 def _spell(moment: int, tail: int) -> str:

@@ -6,7 +6,7 @@ from backstay.model.content import Content, Part, Role, parts_of, text_of
 from backstay.model.ids import MessageId, TurnId, WindowId
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+class Message(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One entry as it stands at `position` of the window it was read from."""
 
     id: MessageId
@@ -22,7 +22,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         return text_of(self.parts)
 
 
-class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
+class NewMessage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A message that has not been stored yet."""
 
     role: Role
@@ -54,7 +54,7 @@ def summary(content: Content) -> NewMessage:
     return NewMessage(role="summary", parts=parts_of(content))
 
 
-class MessagePage(msgspec.Struct, frozen=True, kw_only=True):
+class MessagePage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Messages of one window. Positions stay the same in a window for ever, so they serve as cursors within it."""
 
     window: WindowId

@@ -74,14 +74,17 @@ class Door(msgspec.Struct):
 
     def expires_at(self) -> int | None:
         """When the session's time runs out if nothing happens; the earlier of its two limits."""
-        idle = None if self.idle_ttl is None else self.touched_at + self.idle_ttl
-        limits = [limit for limit in (idle, self.expires_by) if limit is not None]
-        return min(limits) if limits else None
+        if self.idle_ttl is None:
+            return self.expires_by
+        idle = self.touched_at + self.idle_ttl
+        return idle if self.expires_by is None else min(idle, self.expires_by)
 
     def standing(self, now: int) -> SessionState:
         """Open, ended or expired. Running and waiting turns postpone expiry."""
         if self.state == "ended":
             return "ended"
+        if self.idle_ttl is None and self.expires_by is None:
+            return "expired" if self.state == "expired" else "open"
         limit = self.expires_at()
         lapsed = limit is not None and limit <= now and self.running is None and self.waiting == 0
         return "expired" if lapsed or self.state == "expired" else "open"

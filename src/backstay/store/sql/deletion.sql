@@ -4,14 +4,14 @@ WITH RECURSIVE
     ancestors (id) AS (
         SELECT :session
         UNION
-        SELECT s.source_id FROM sessions s JOIN ancestors a ON s.id = a.id WHERE s.source_id IS NOT NULL
+        SELECT s.source_id FROM ancestors a CROSS JOIN sessions s WHERE s.id = a.id AND s.source_id IS NOT NULL
     ),
     family (id) AS (
         SELECT id FROM ancestors
         UNION
-        SELECT s.id FROM sessions s JOIN family f ON s.source_id = f.id
+        SELECT s.id FROM family f CROSS JOIN sessions s WHERE s.source_id = f.id
     )
-SELECT s.id, s.state FROM sessions s JOIN family f ON s.id = f.id ORDER BY s.id
+SELECT s.id, s.state FROM family f CROSS JOIN sessions s WHERE s.id = f.id ORDER BY s.id
 
 -- name: windows_of
 SELECT id FROM windows WHERE session_id = :session

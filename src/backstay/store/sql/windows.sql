@@ -44,7 +44,7 @@ SELECT max(position) + 1 FROM messages WHERE window_id = :window
 WITH RECURSIVE family (id) AS (
     SELECT :session
     UNION
-    SELECT s.id FROM sessions s JOIN family f ON s.source_id = f.id
+    SELECT s.id FROM family f CROSS JOIN sessions s WHERE s.source_id = f.id
 )
-SELECT s.id, s.window_id FROM sessions s JOIN family f ON s.id = f.id
-WHERE s.owner = :owner AND s.state <> 'deleted' ORDER BY s.id
+SELECT s.id FROM family f CROSS JOIN sessions s
+WHERE s.id = f.id AND s.owner = :owner AND s.state <> 'deleted' ORDER BY s.id

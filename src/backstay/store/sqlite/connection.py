@@ -43,6 +43,7 @@ def refuse_old_sqlite(version: str = apsw.sqlite_lib_version()) -> None:
 def open_writer(path: Path, vfs: str | None = None) -> apsw.Connection:
     """The one connection of this process that writes. It leaves checkpointing to its owner."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
+    _settle_plans(connection)
     connection.set_busy_timeout(5_000)
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     connection.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
@@ -55,9 +56,15 @@ def open_writer(path: Path, vfs: str | None = None) -> apsw.Connection:
 def open_reader(path: Path, vfs: str | None = None) -> apsw.Connection:
     """A connection that can only read."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
+    _settle_plans(connection)
     connection.set_busy_timeout(5_000)
     connection.execute(_READER).fetchall()
     return connection
+
+
+def _settle_plans(connection: apsw.Connection) -> None:
+    """Plan each statement once: otherwise SQLite plans many of ours anew for every value they are given."""
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
 
 def pragma(connection: apsw.Connection, name: str) -> int:

@@ -18,7 +18,7 @@ from backstay.store.sqlite.faults import in_our_words, not_ours, poisons, transl
 from backstay.store.sqlite.filelock import LifeLock, WriteLock, lives
 from backstay.store.sqlite.filesystem import MOUNTS, FileIdentity, identity, make_private, refuse_network
 from backstay.store.sqlite.job import Job
-from backstay.store.sqlite.migrations import Migration, migrate, refuse_foreign, shipped
+from backstay.store.sqlite.migrations import Migration, migrate, refuse_foreign, refuse_foreign_file, shipped
 from backstay.store.sqlite.writer import Writer
 
 T = TypeVar("T")
@@ -27,12 +27,23 @@ T = TypeVar("T")
 class Database:
     """A file that is open in this process. Writes go through its one writer; reads use connections of their own."""
 
-    def __init__(self, path: Path, file: FileIdentity, name: str, vfs: str | None, steps: Sequence[Migration]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        file: FileIdentity,
+        *,
+        name: str,
+        vfs: str | None,
+        steps: Sequence[Migration],
+        wait_seconds: float,
+    ) -> None:
         self.path, self.file = path, file
         self.users = 0
         self.forked = False
         self._vfs = vfs
-        self._refuse_foreign(steps)
+        self._wait_seconds = wait_seconds
+        with in_our_words(str(path)):
+            refuse_foreign_file(path, steps)
         self._locks = Path(f"{path}.locks")
         self._locks.mkdir(mode=0o700, exist_ok=True)
         self._life_locks: dict[WorkerId, LifeLock] = {}
@@ -66,14 +77,16 @@ class Database:
             try:
                 return work(connection)
             finally:
-                connection.execute("ROLLBACK")
+                # An I/O error has ended the transaction already; a second error would hide it.
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
 
         return self.peek(on_one_snapshot)
 
     def peek(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run work that is a single statement: it needs no snapshot."""
         self._refuse_fork()
-        connection = self._readers.pop() if self._readers else self._open_reader()
+        connection = self._borrow_reader()
         try:
             result = work(connection)
         except apsw.Error as error:
@@ -114,8 +127,7 @@ class Database:
         """Finish what is queued and close every connection."""
         while self._readers:
             self._readers.pop().close()
-        self._writer.close()
-        self._write_lock.close()
+        self._writer.close(self._wait_seconds)
 
     def forget(self) -> None:
         """In a forked child: never touch the parent's connections, and do not keep its locks alive."""
@@ -124,19 +136,9 @@ class Database:
         for lock in self._life_locks.values():
             lock.forget()
 
-    def _refuse_foreign(self, steps: Sequence[Migration]) -> None:
-        """A file that is not ours gets no lock beside it and not a byte changed."""
-        with in_our_words(str(self.path)):
-            connection = open_writer(self.path, self._vfs)
-            try:
-                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-                refuse_foreign(connection, str(self.path), steps)
-            finally:
-                connection.close()
-
     def _prepare(self, steps: Sequence[Migration]) -> None:
         """First contact, behind the lock: ten processes may do this at once on an empty file."""
-        with self._write_lock, in_our_words(str(self.path)):
+        with self._write_lock.within(self._wait_seconds), in_our_words(str(self.path)):
             connection = open_writer(self.path, self._vfs)
             try:
                 refuse_foreign(connection, str(self.path), steps)
@@ -146,7 +148,11 @@ class Database:
             finally:
                 connection.close()
 
-    def _open_reader(self) -> apsw.Connection:
+    def _borrow_reader(self) -> apsw.Connection:
+        try:
+            return self._readers.pop()
+        except IndexError:
+            pass  # All are in use by other threads.
         with in_our_words(str(self.path)):
             return open_reader(self.path, self._vfs)
 
@@ -160,7 +166,13 @@ _guard = threading.Lock()
 
 
 def open_database(
-    path: Path, *, name: str, vfs: str | None = None, steps: Sequence[Migration] | None = None, mounts: Path = MOUNTS
+    path: Path,
+    *,
+    name: str,
+    wait_seconds: float,
+    vfs: str | None = None,
+    steps: Sequence[Migration] | None = None,
+    mounts: Path = MOUNTS,
 ) -> Database:
     """This process's one handle on the file; created, migrated and checked if it is the first."""
     refuse_old_sqlite()
@@ -177,7 +189,9 @@ def open_database(
             raise UsedAfterFork(f"{path} was open in the parent when this process was forked")
         database = _shared.get(file)
         if database is None:
-            database = _shared[file] = Database(path, file, name, vfs, steps or shipped())
+            database = _shared[file] = Database(
+                path, file, name=name, vfs=vfs, steps=steps or shipped(), wait_seconds=wait_seconds
+            )
         database.users += 1
         return database
 

@@ -64,7 +64,9 @@ class SqliteEngine:
         self._entered = False
         self._entrance = threading.Lock()
         self._closed = False
-        self._database = open_database(path, name=self.worker, vfs=vfs, steps=steps, mounts=mounts)
+        self._database = open_database(
+            path, name=self.worker, wait_seconds=wait_seconds, vfs=vfs, steps=steps, mounts=mounts
+        )
 
     def write(self, verb: Callable[[Transaction], T], *, durable: bool = True, alone: bool = False) -> T:
         self._refuse_closed()

@@ -7,9 +7,15 @@ the file drops them all.
 import errno
 import fcntl
 import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from backstay.errors import StoreReadOnly, StoreUnavailable
+
+_PAUSE = threading.Event()
 
 
 class WriteLock:
@@ -31,6 +37,33 @@ class WriteLock:
         fcntl.flock(self._fd, fcntl.LOCK_UN)
         # Whoever waits gets to run before this process asks again.
         os.sched_yield()
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """The same for a caller who cannot wait for ever: `StoreUnavailable` after so many seconds.
+
+        Asks again and again instead of queueing, so it is only for the rare moments of opening and closing.
+        """
+        deadline = time.monotonic() + seconds
+        while not self._at_once():
+            if time.monotonic() >= deadline:
+                raise StoreUnavailable(
+                    f"{self._path.parent} is locked for longer than {seconds:g} s: {self.holder()} is writing",
+                    hint="Try again, or look at what that process does.",
+                )
+            _PAUSE.wait(0.01)
+        try:
+            os.pwrite(self._fd, b"%-10d" % os.getpid(), 0)
+            yield
+        finally:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def _at_once(self) -> bool:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def holder(self) -> str:
         """Who wrote last or writes now, for an error message."""

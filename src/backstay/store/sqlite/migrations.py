@@ -31,8 +31,24 @@ def shipped() -> tuple[Migration, ...]:
     return tuple(steps)
 
 
+def refuse_foreign_file(path: Path, steps: Sequence[Migration]) -> None:
+    """Raise if the file is seen to be somebody else's, or newer than this version, without leaving a trace.
+
+    Looks at the file as if nobody could ever change it: no lock, no log, no journal is touched. What is only in the log
+    is not seen; `migrate` looks again, properly.
+    """
+    if path.stat().st_size == 0:
+        return
+    uri = f"{path.as_uri()}?immutable=1"
+    connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    try:
+        refuse_foreign(connection, str(path), steps)
+    finally:
+        connection.close()
+
+
 def refuse_foreign(connection: apsw.Connection, path: str, steps: Sequence[Migration]) -> None:
-    """Raise unless the file is empty, ours, and not from a newer version. Changes nothing."""
+    """Raise unless the database is empty, ours, and not from a newer version."""
     application, schema = pragma(connection, "application_id"), pragma(connection, "user_version")
     if application == APPLICATION_ID:
         newest = steps[-1].number
@@ -41,13 +57,12 @@ def refuse_foreign(connection: apsw.Connection, path: str, steps: Sequence[Migra
                 f"{path} has schema {schema}; this version of Backstay knows up to {newest}",
                 hint="Upgrade this installation: pip install --upgrade backstay",
             )
-    elif application or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
+    elif application or schema or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
         raise not_ours(path, "it belongs to another program")
 
 
 def migrate(connection: apsw.Connection, path: Path, steps: Sequence[Migration]) -> None:
-    """Bring the file to the newest schema. The caller holds the write lock."""
-    refuse_foreign(connection, str(path), steps)
+    """Bring the file to the newest schema. The caller holds the write lock and knows that the file is ours."""
     schema = pragma(connection, "user_version")
     due = [step for step in steps if step.number > schema]
     if due and schema:

@@ -32,6 +32,7 @@ class Writer:
         self._wal_pages = 0
         self._checkpoint_at = CHECKPOINT_PAGES
         self._closing = False
+        self._close_within = 0.0
         self._entrance = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=f"backstay-writer-{path.name}", daemon=True)
         self._thread.start()
@@ -43,12 +44,16 @@ class Writer:
                 raise StoreUnavailable(f"{self._path} is closed", hint="Open the store again.")
             self._queue.put(job)
 
-    def close(self) -> None:
-        """Finish what is queued, then let go of the file."""
+    def close(self, seconds: float) -> None:
+        """Finish what is queued, then let go of the file.
+
+        If another process keeps the lock for longer than this, the thread is left to finish by itself.
+        """
         with self._entrance:
             self._closing = True
+            self._close_within = seconds
             self._queue.put(None)
-        self._thread.join()
+        self._thread.join(seconds + 1)
 
     # --- the thread -------------------------------------------------------------------------------------------------
 
@@ -59,8 +64,19 @@ class Writer:
             if first is None:
                 break
             self._write(first)
-        with self._lock:
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Close the connection, under the lock, because the last one out writes the log back into the file."""
+        try:
+            with self._lock.within(self._close_within):
+                self._disconnect()
+        except (StoreUnavailable, OSError):
+            # Somebody else holds the lock and is not the last one out: they, or the next to open, copy the log.
+            if self._connection is not None:
+                self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             self._disconnect()
+        self._lock.close()
 
     def _write(self, first: Job[object]) -> None:
         batch: list[Job[object]] = []

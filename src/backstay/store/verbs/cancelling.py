@@ -4,7 +4,7 @@ from backstay.errors import Conflict, NothingToDo, SessionBusy
 from backstay.model.codec import encode_parts
 from backstay.model.content import Part, check_input
 from backstay.model.event import ApprovalDecided, TurnEdited
-from backstay.model.ids import SessionId, TurnId
+from backstay.model.ids import TurnId
 from backstay.model.turn import Call, Cancelled, Turn
 from backstay.store.door import Door, find, leave
 from backstay.store.engine import Transaction
@@ -78,7 +78,7 @@ def decide(tx: Transaction, turn: TurnId, call: str, owner: str, *, approved: bo
 
 
 def _enter(tx: Transaction, turn: TurnId, owner: str) -> tuple[Door, TurnRow]:
-    door = find(tx, SessionId(find_turn(tx, turn, owner).session), owner)
+    door = find(tx, find_turn(tx, turn, owner).session, owner)
     running.reap(tx, door)
     return door, find_row(tx, turn, owner)
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from backstay.errors import Conflict, CorruptRecord, InvalidPayload, LeaseLost, NotFound, NothingToDo
+from backstay.model.codec import encode_parts
 from backstay.model.event import SessionCreated, WindowOpened
 from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
 from backstay.model.message import Message, NewMessage
@@ -14,6 +15,7 @@ from backstay.model.window import Moved, WindowReason
 from backstay.store.door import Door, find, find_held, leave
 from backstay.store.engine import Transaction
 from backstay.store.verbs import events, messages, pairing, running, sessions, windows
+from backstay.store.verbs.messages import Written
 from backstay.store.verbs.windows import Opening, Spot
 
 
@@ -182,7 +184,7 @@ def _open_compacted(tx: Transaction, door: Door, said: Sequence[NewMessage], kee
     start = windows.open_compacted(tx, window, opening, kept=kept, summaries=len(said))
     door.window, door.length = window, 0
     preview = door.preview
-    messages.append(tx, door, None, said)
+    messages.append(tx, door, None, [Written(message, encode_parts(message.parts, tx.limits)) for message in said])
     door.start = door.length = start
     door.preview = preview
     _opened(tx, door, WindowOpened(window, parent, "compaction", start))

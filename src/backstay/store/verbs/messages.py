@@ -1,13 +1,14 @@
 """Messages: appending them to a session's window, and reading them back."""
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from backstay.model.codec import FORMAT, decode_parts, write_parts
 from backstay.model.content import Attachment, Part
 from backstay.model.ids import MessageId, TurnId
 from backstay.model.message import Message, NewMessage
 from backstay.store.door import Door
-from backstay.store.engine import Row, Transaction
+from backstay.store.engine import Transaction
 from backstay.store.verbs import blobs
 from backstay.store.verbs.windows import END, Stretch, stretches
 
@@ -15,10 +16,22 @@ PREVIEW = 160
 _LOOK_BACK = 8
 
 
-def append(tx: Transaction, door: Door, turn: TurnId | None, messages: Sequence[NewMessage]) -> list[MessageId]:
+class Written(NamedTuple):
+    """A message that is about to be stored, and its parts as they will be."""
+
+    message: NewMessage
+    body: str
+
+
+def written(said: Iterable[NewMessage]) -> list[Written]:
+    """Messages that need no more checks: what an agent streamed was checked when it came."""
+    return [Written(message, write_parts(message.parts)) for message in said]
+
+
+def append(tx: Transaction, door: Door, turn: TurnId | None, said: Sequence[Written]) -> list[MessageId]:
     """Add messages at the end of the session's window."""
     ids = []
-    for message in messages:
+    for message, body in said:
         new = tx.ids.message()
         tx.run(
             "add_message",
@@ -29,13 +42,13 @@ def append(tx: Transaction, door: Door, turn: TurnId | None, messages: Sequence[
             role=message.role,
             partial=message.partial,
             format=FORMAT,
-            body=write_parts(message.parts),
+            body=body,
             now=tx.now,
         )
         keep_blobs(tx, door.owner, new, message.parts)
         door.length += 1
         ids.append(new)
-    _show_last(door, messages)
+    _show_last(door, said)
     return ids
 
 
@@ -48,22 +61,32 @@ def keep_blobs(tx: Transaction, owner: str, holder: str, parts: Iterable[Part]) 
 
 def read(tx: Transaction, stretch: Stretch, *, low: int = 0, high: int = END, limit: int = END) -> list[Message]:
     """The messages of a stretch whose positions in the window lie between low and high, oldest first."""
-    part = stretch.between(low, high)
-    if part is None:
-        return []
-    rows = tx.all("messages_in", window=part.source, low=part.low, high=part.high, limit=limit)
-    shift = part.start - part.low
-    return [_message(row, shift) for row in rows]
+    return _read(tx, "messages_in", stretch.between(low, high), limit)
 
 
-def read_back(tx: Transaction, stretch: Stretch, *, low: int = 0, high: int = END, limit: int = END) -> list[Message]:
-    """The same, newest first."""
-    part = stretch.between(low, high)
+def read_back(tx: Transaction, stretch: Stretch, *, limit: int) -> list[Message]:
+    """The last messages of a stretch, newest first."""
+    return _read(tx, "messages_in_reverse", stretch, limit)
+
+
+def _read(tx: Transaction, query: str, part: Stretch | None, limit: int) -> list[Message]:
     if part is None:
         return []
-    rows = tx.all("messages_in_reverse", window=part.source, low=part.low, high=part.high, limit=limit)
+    rows = tx.all(query, window=part.source, low=part.low, high=part.high, limit=limit)
     shift = part.start - part.low
-    return [_message(row, shift) for row in rows]
+    # A thousand messages pass here at once: one expression, no call per message but the decoder's.
+    return [
+        Message(
+            id=message,
+            position=position + shift,
+            turn=turn,
+            role=role,
+            parts=decode_parts(message, version, body),
+            at=at,
+            partial=partial == 1,
+        )
+        for position, message, turn, role, partial, version, body, at in rows
+    ]
 
 
 def show_last_of_window(tx: Transaction, door: Door) -> None:
@@ -76,24 +99,14 @@ def show_last_of_window(tx: Transaction, door: Door) -> None:
                 return
 
 
-def _show_last(door: Door, messages: Iterable[NewMessage]) -> None:
-    for message in messages:
-        if message.role in ("user", "assistant") and message.text.strip():
-            door.preview = _preview(message.text)
+def _show_last(door: Door, said: Sequence[Written]) -> None:
+    for message, _ in reversed(said):
+        if message.role in ("user", "assistant"):
+            shown = _preview(message.text)
+            if shown:
+                door.preview = shown
+                return
 
 
 def _preview(text: str) -> str:
     return " ".join(text[: PREVIEW * 2].split())[:PREVIEW]
-
-
-def _message(row: Row, shift: int) -> Message:
-    position, message, turn, role, partial, version, body, at = row
-    return Message(
-        id=message,
-        position=position + shift,
-        turn=turn,
-        role=role,
-        parts=decode_parts(message, version, body),
-        at=at,
-        partial=bool(partial),
-    )

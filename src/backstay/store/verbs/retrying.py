@@ -1,7 +1,7 @@
 """Retrying and editing: the same place in the conversation, said again or said differently."""
 
 from backstay.errors import InvalidPayload
-from backstay.model.codec import content_hash, encode_parts
+from backstay.model.codec import encode_parts
 from backstay.model.content import Part, check_input
 from backstay.model.ids import MessageId, SessionId, TurnId
 from backstay.model.turn import Accepted
@@ -14,7 +14,7 @@ from backstay.store.verbs.turns import TurnRow
 
 def retry(tx: Transaction, request: Request) -> Accepted:
     """Submit the last turn's input again, from before that turn."""
-    fingerprint = content_hash("retry")
+    fingerprint = request.fingerprint("retry")
     first = submitting.already(tx, request, fingerprint)
     if first is not None:
         return first
@@ -31,7 +31,7 @@ def edit(tx: Transaction, request: Request, message: MessageId, parts: tuple[Par
     """Submit other content in place of a person's message, from before its turn."""
     body = encode_parts(parts, tx.limits)
     check_input(parts)
-    fingerprint = content_hash("edit", message, body)
+    fingerprint = request.fingerprint("edit", message, body)
     first = submitting.already(tx, request, fingerprint)
     if first is not None:
         return first

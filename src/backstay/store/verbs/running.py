@@ -6,11 +6,12 @@ import msgspec
 
 from backstay.errors import CorruptRecord, InvalidPayload, SessionBusy
 from backstay.model.codec import arguments_hash, check_body, encode_usage
-from backstay.model.content import BODIES, Body, Part, ToolCall, ToolResult, Usage
+from backstay.model.content import BODIES, Body, ToolCall, ToolResult, Usage
 from backstay.model.event import (
     EventBody,
     SteeringTaken,
     TailLost,
+    ToolCalled,
     TurnEnded,
     TurnRecorded,
     TurnStarted,
@@ -36,19 +37,21 @@ from backstay.store.door import Door, find_held, leave
 from backstay.store.engine import Transaction
 from backstay.store.verbs import blobs, events, messages
 from backstay.store.verbs.events import Said
+from backstay.store.verbs.messages import Written
 from backstay.store.verbs.turns import TurnRow, find_row
 
 
 def start(tx: Transaction, door: Door, turn: TurnRow) -> OpenTurn:
     """Let a waiting turn run under a new lease of this worker. The caller writes the door."""
-    opened = open_turn(tx, door, turn.id, turn.agent, turn.parts(), root=turn.root)
+    said = Written(NewMessage(role="user", parts=turn.parts()), turn.input or "[]")
+    opened = open_turn(tx, door, turn.id, turn.agent, said, root=turn.root)
     tx.run("start_turn", turn=turn.id, now=tx.now, first_event=opened.event)
     blobs.release(tx, turn.id)
     return opened
 
 
 def open_turn(
-    tx: Transaction, door: Door, turn: TurnId, agent: str | None, parts: tuple[Part, ...], *, root: TurnId
+    tx: Transaction, door: Door, turn: TurnId, agent: str | None, input: Written, *, root: TurnId
 ) -> OpenTurn:
     """Take the lease for a turn and put its input into the window. The caller writes the turn's row and the door."""
     take_lease(tx, door)
@@ -56,10 +59,10 @@ def open_turn(
     door.context += 1
     door.revision += 1
     position = door.length
-    (message,) = messages.append(tx, door, turn, [NewMessage(role="user", parts=parts)])
+    (message,) = messages.append(tx, door, turn, [input])
     events.tell(tx, door, TurnStarted(agent), turn, Said(door.window, position, position + 1))
     door.held_event = door.last_event
-    said = Message(id=message, position=position, turn=turn, role="user", parts=parts, at=tx.now)
+    said = Message(id=message, position=position, turn=turn, role="user", parts=input.message.parts, at=tx.now)
     return _proof(door, turn, agent, root, said)
 
 
@@ -125,7 +128,7 @@ def finish(
     opened = go_on(tx, door, agents)
     leave(tx, door)
     return Finished(
-        turn=find_row(tx, turn.id, turn.owner).value(),
+        turn=row.value(),
         messages=tuple(said),
         revision=door.revision,
         context=door.context,
@@ -139,13 +142,13 @@ def end(tx: Transaction, door: Door, row: TurnRow, outcome: Outcome) -> list[Mes
     story = events.of_turn(tx, door.id, row.id, row.first_event or 0)
     said = messages_of(story, partial=not isinstance(outcome, Completed))
     position = door.length
-    ids = messages.append(tx, door, row.id, said)
-    unknown = tuple(call for _, call in sorted(tx.all("give_up_calls", turn=row.id)))
-    body = TurnEnded(outcome, messages=len(ids), may_have_run=unknown)
+    ids = messages.append(tx, door, row.id, messages.written(said))
+    body = TurnEnded(outcome, messages=len(ids), may_have_run=_give_up_calls(tx, row, story))
     events.tell(tx, door, body, row.id, Said(door.window, position, door.length) if ids else None)
-    _end_row(tx, row.id, outcome, _usage_of(story))
-    for taken in tx.all("taken_turns", session=door.id, turn=row.id):
-        _end_taken(tx, door, TurnRow(*taken), outcome)
+    _end_row(tx, row, outcome, _usage_of(story))
+    if any(isinstance(event, SteeringTaken) for event in story):
+        for taken in tx.all("taken_turns", session=door.id, turn=row.id):
+            _end_taken(tx, door, TurnRow(*taken), outcome)
     door.free()
     door.turns += 1
     door.revision += 1
@@ -154,13 +157,20 @@ def end(tx: Transaction, door: Door, row: TurnRow, outcome: Outcome) -> list[Mes
     return ids
 
 
+def _give_up_calls(tx: Transaction, row: TurnRow, story: Sequence[EventBody]) -> tuple[str, ...]:
+    """The calls that have no result: they may have run, and from now on nobody knows."""
+    if not any(isinstance(event, ToolCalled) for event in story):
+        return ()
+    return tuple(call for _, call in sorted(tx.all("give_up_calls", turn=row.id)))
+
+
 def end_waiting(tx: Transaction, door: Door, row: TurnRow, outcome: Outcome) -> None:
     """End a turn that never ran. The caller writes the door."""
     door.waiting -= 1
     door.steering -= row.steer
     door.revision += 1
     events.tell(tx, door, TurnEnded(outcome), row.id)
-    _end_row(tx, row.id, outcome, Usage())
+    _end_row(tx, row, outcome, Usage())
     blobs.release(tx, row.id)
 
 
@@ -173,8 +183,8 @@ def go_on(tx: Transaction, door: Door, agents: Collection[str]) -> OpenTurn | No
         turn = TurnRow(*row)
         if turn.is_record:
             _leave_queue(door, turn)
-            add_recorded(tx, door, turn.id, turn.messages())
-            _end_row(tx, turn.id, Completed(), Usage())
+            add_recorded(tx, door, turn.id, messages.written(turn.messages()))
+            _end_row(tx, turn, Completed(), Usage())
             blobs.release(tx, turn.id)
         elif turn.agent in agents:
             _leave_queue(door, turn)
@@ -184,7 +194,7 @@ def go_on(tx: Transaction, door: Door, agents: Collection[str]) -> OpenTurn | No
     return None
 
 
-def add_recorded(tx: Transaction, door: Door, turn: TurnId, said: Sequence[NewMessage]) -> list[MessageId]:
+def add_recorded(tx: Transaction, door: Door, turn: TurnId, said: Sequence[Written]) -> list[MessageId]:
     """Add a caller's finished messages as one turn. The caller writes the door."""
     from_position = door.length
     ids = messages.append(tx, door, turn, said)
@@ -290,13 +300,14 @@ def _take_steering(tx: Transaction, door: Door, turn: OpenTurn) -> tuple[Steerin
 
 def _end_taken(tx: Transaction, door: Door, row: TurnRow, outcome: Outcome) -> None:
     events.tell(tx, door, TurnEnded(outcome), row.id)
-    _end_row(tx, row.id, outcome, Usage())
+    _end_row(tx, row, outcome, Usage())
     blobs.release(tx, row.id)
 
 
-def _end_row(tx: Transaction, turn: TurnId, outcome: Outcome, usage: Usage) -> None:
-    tag = outcome.__struct_config__.tag
-    tx.run("end_turn", turn=turn, outcome=tag, reason=outcome.reason, usage=encode_usage(usage), now=tx.now)
+def _end_row(tx: Transaction, row: TurnRow, outcome: Outcome, usage: Usage) -> None:
+    row.state, row.outcome, row.reason = "ended", str(outcome.__struct_config__.tag), outcome.reason
+    row.input, row.usage, row.ended_at = None, encode_usage(usage), tx.now
+    tx.run("end_turn", turn=row.id, outcome=row.outcome, reason=row.reason, usage=row.usage, now=tx.now)
 
 
 def _usage_of(story: Sequence[EventBody]) -> Usage:

@@ -8,8 +8,8 @@ import msgspec
 
 from backstay.errors import InvalidPayload, RequestMismatch, SessionBusy, TooLarge
 from backstay.model.address import Address
-from backstay.model.codec import FORMAT, check_name, content_hash, encode_parts
-from backstay.model.content import Part, check_input, check_role, parts_of
+from backstay.model.codec import check_name, content_hash, encode_parts
+from backstay.model.content import Json, Part, check_input, check_role, parts_of
 from backstay.model.event import CancelRequested, TurnSubmitted
 from backstay.model.ids import MessageId, SessionId, TurnId
 from backstay.model.message import NewMessage
@@ -18,11 +18,13 @@ from backstay.model.turn import Accepted, IfBusy, OpenTurn, Recorded, TurnState
 from backstay.store.door import Door, find, leave
 from backstay.store.engine import Transaction
 from backstay.store.verbs import events, history, messages, running, sessions
+from backstay.store.verbs.messages import Written
 from backstay.store.verbs.pairing import check_pairing
 from backstay.store.verbs.turns import TurnRow, encode_record, find_row
 
 # Turns that run next stand before all others in the queue.
 _BEHIND = 1 << 40
+_NEXT = ("steer", "replace")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +50,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         scope = self.to.key if isinstance(self.to, Address) else self.to
         return sha256(f"{self.owner}\0{scope}\0{self.id}".encode()).digest()
 
+    def fingerprint(self, *content: Json) -> bytes | None:
+        """What tells a repetition of this request from another one under its id."""
+        return None if self.id is None else content_hash(*content)
+
 
 class Input(NamedTuple):
     """What was said, for which agent; as it will be stored, and the hash by which a repetition is known."""
@@ -55,7 +61,7 @@ class Input(NamedTuple):
     agent: str
     parts: tuple[Part, ...]
     body: str
-    fingerprint: bytes
+    fingerprint: bytes | None
 
 
 def submit(tx: Transaction, request: Request, parts: tuple[Part, ...]) -> Accepted:
@@ -63,7 +69,7 @@ def submit(tx: Transaction, request: Request, parts: tuple[Part, ...]) -> Accept
     agent = check_name("the agent's name", request.agent, tx.limits.name_bytes)
     body = encode_parts(parts, tx.limits)
     check_input(parts)
-    fingerprint = content_hash("submit", body)
+    fingerprint = request.fingerprint("submit", body)
     first = already(tx, request, fingerprint)
     if first is not None:
         return first
@@ -79,55 +85,56 @@ def send(tx: Transaction, door: Door, request: Request, said: Input) -> Accepted
     if busy and request.if_busy == "fork":
         source, door, busy = door.id, history.fork_from(tx, door, None), False
     door.touch(tx.now)
-    turn = tx.ids.turn()
-    opened = _open_or_enqueue(tx, door, turn, request, said, busy=busy)
+    row, opened = _open_or_enqueue(tx, door, request, said, busy=busy)
     leave(tx, door)
-    return Accepted(
-        turn=find_row(tx, turn, door.owner).value(),
-        session=door.value(tx.now),
-        opened=opened,
-        forked_from=source,
-    )
+    return Accepted(turn=row.value(), session=door.value(tx.now), opened=opened, forked_from=source)
 
 
 def _open_or_enqueue(
-    tx: Transaction, door: Door, turn: TurnId, request: Request, said: Input, *, busy: bool
-) -> OpenTurn | None:
+    tx: Transaction, door: Door, request: Request, said: Input, *, busy: bool
+) -> tuple[TurnRow, OpenTurn | None]:
     """Start the turn if nobody speaks or waits; otherwise it waits, and the worker gets what waited longest."""
+    turn = tx.ids.turn()
     if request.start and not busy and not door.waiting:
-        opened = running.open_turn(tx, door, turn, said.agent, said.parts, root=turn)
-        _add(tx, door, turn, request, said.fingerprint, agent=said.agent, state="running", first_event=opened.event)
-        return opened
-    _enqueue(tx, door, turn, request, said)
-    return running.go_on(tx, door, (said.agent,)) if request.start and not busy else None
+        words = Written(NewMessage(role="user", parts=said.parts), said.body)
+        opened = running.open_turn(tx, door, turn, said.agent, words, root=turn)
+        row = _new_row(tx, door, turn, said.agent, "running")
+        row.first_event = opened.event
+        _add(tx, row, request, said.fingerprint)
+        return row, opened
+    row = _enqueue(tx, door, turn, request, said)
+    next_up = running.go_on(tx, door, (said.agent,)) if request.start and not busy else None
+    return (find_row(tx, turn, door.owner) if next_up is not None else row), next_up
 
 
 def record(tx: Transaction, request: Request, said: Sequence[NewMessage]) -> Recorded:
     """Add finished messages as one turn; behind a running turn they wait for its end."""
-    fingerprint = content_hash("record", _check_record(tx, said))
+    checked = _check_record(tx, said)
+    fingerprint = request.fingerprint("record", [(message.role, body) for message, body in checked])
     first = already(tx, request, fingerprint)
     if first is not None:
         return Recorded(turn=first.turn, session=first.session, messages=(), repeated=True)
     door = enter(tx, request)
     door.touch(tx.now)
-    turn = tx.ids.turn()
-    ids = _record_in(tx, door, turn, request, said, fingerprint=fingerprint)
+    row, ids = _record_in(tx, door, request, checked, fingerprint)
     leave(tx, door)
-    return Recorded(turn=find_row(tx, turn, door.owner).value(), session=door.value(tx.now), messages=tuple(ids))
+    return Recorded(turn=row.value(), session=door.value(tx.now), messages=tuple(ids))
 
 
 def _record_in(
-    tx: Transaction, door: Door, turn: TurnId, request: Request, said: Sequence[NewMessage], *, fingerprint: bytes
-) -> Sequence[MessageId]:
+    tx: Transaction, door: Door, request: Request, said: Sequence[Written], fingerprint: bytes | None
+) -> tuple[TurnRow, Sequence[MessageId]]:
+    messages_said = [message for message, _ in said]
+    turn = tx.ids.turn()
     if door.running is None and not door.waiting:
-        check_pairing(said, open_calls=lambda: history.open_calls(tx, door))
-        _add(tx, door, turn, request, fingerprint, agent=None, state="ended")
-        return running.add_recorded(tx, door, turn, said)
+        check_pairing(messages_said, open_calls=lambda: history.open_calls(tx, door))
+        row = _new_row(tx, door, turn, None, "ended")
+        _add(tx, row, request, fingerprint)
+        return row, running.add_recorded(tx, door, turn, said)
     if request.if_busy == "reject":
         raise SessionBusy(f"a turn runs or waits in {door.id}")
-    check_pairing(said, open_calls=frozenset())
-    _enqueue_record(tx, door, turn, request, said, fingerprint=fingerprint)
-    return ()
+    check_pairing(messages_said, open_calls=frozenset())
+    return _enqueue_record(tx, door, turn, request, messages_said, fingerprint=fingerprint), ()
 
 
 def claim(tx: Transaction, agents: Collection[str], owner: str | None) -> OpenTurn | None:
@@ -160,7 +167,7 @@ def enter(tx: Transaction, request: Request) -> Door:
     return door
 
 
-def already(tx: Transaction, request: Request, fingerprint: bytes) -> Accepted | None:
+def already(tx: Transaction, request: Request, fingerprint: bytes | None) -> Accepted | None:
     """The answer that this request got when it was first accepted, as it reads now."""
     first = _already(tx, request, fingerprint)
     if first is None:
@@ -168,7 +175,7 @@ def already(tx: Transaction, request: Request, fingerprint: bytes) -> Accepted |
     return Accepted(turn=first.value(), session=_session(tx, first, request.owner), repeated=True)
 
 
-def _already(tx: Transaction, request: Request, fingerprint: bytes) -> TurnRow | None:
+def _already(tx: Transaction, request: Request, fingerprint: bytes | None) -> TurnRow | None:
     """The turn that this request became when it was first accepted."""
     if request.id is None:
         return None
@@ -182,44 +189,42 @@ def _already(tx: Transaction, request: Request, fingerprint: bytes) -> TurnRow |
 
 
 def _session(tx: Transaction, turn: TurnRow, owner: str) -> Session:
-    return find(tx, SessionId(turn.session), owner).value(tx.now)
+    return find(tx, turn.session, owner).value(tx.now)
 
 
-def _enqueue(tx: Transaction, door: Door, turn: TurnId, request: Request, said: Input) -> None:
+def _enqueue(tx: Transaction, door: Door, turn: TurnId, request: Request, said: Input) -> TurnRow:
     _make_room(tx, door)
-    steer = request.if_busy == "steer" and door.running is not None
+    row = _new_row(tx, door, turn, said.agent, "waiting")
+    row.input = said.body
+    row.steer = int(request.if_busy == "steer" and door.running is not None)
     if request.if_busy == "replace" and door.running is not None:
         ask_to_cancel(tx, door, door.running)
-    door.steering += steer
+    door.steering += row.steer
     door.revision += 1
-    place = door.queued if request.if_busy in ("steer", "replace") else door.queued + _BEHIND
-    _add(
-        tx,
-        door,
-        turn,
-        request,
-        said.fingerprint,
-        agent=said.agent,
-        state="waiting",
-        input=said.body,
-        steer=steer,
-        place=place,
-    )
+    _add(tx, row, request, said.fingerprint, place=door.queued + (0 if request.if_busy in _NEXT else _BEHIND))
     messages.keep_blobs(tx, door.owner, turn, said.parts)
-    events.tell(tx, door, TurnSubmitted(said.agent, said.parts, steer), turn)
+    events.tell(tx, door, TurnSubmitted(said.agent, said.parts, bool(row.steer)), turn)
+    return row
 
 
 def _enqueue_record(
-    tx: Transaction, door: Door, turn: TurnId, request: Request, said: Sequence[NewMessage], *, fingerprint: bytes
-) -> None:
+    tx: Transaction,
+    door: Door,
+    turn: TurnId,
+    request: Request,
+    said: Sequence[NewMessage],
+    *,
+    fingerprint: bytes | None,
+) -> TurnRow:
     _make_room(tx, door)
     door.revision += 1
-    body = encode_record(said).decode()
-    place = door.queued + _BEHIND
-    _add(tx, door, turn, request, fingerprint, agent=None, state="waiting", input=body, place=place)
+    row = _new_row(tx, door, turn, None, "waiting")
+    row.input = encode_record(said).decode()
+    _add(tx, row, request, fingerprint, place=door.queued + _BEHIND)
     for message in said:
         messages.keep_blobs(tx, door.owner, turn, message.parts)
     events.tell(tx, door, TurnSubmitted(None, said[0].parts), turn)
+    return row
 
 
 def _make_room(tx: Transaction, door: Door) -> None:
@@ -239,53 +244,56 @@ def ask_to_cancel(tx: Transaction, door: Door, turn: TurnId) -> None:
     events.tell(tx, door, CancelRequested(), turn)
 
 
-def _add(
-    tx: Transaction,
-    door: Door,
-    turn: TurnId,
-    request: Request,
-    fingerprint: bytes,
-    *,
-    agent: str | None,
-    state: TurnState,
-    input: str | None = None,
-    first_event: int | None = None,
-    steer: bool = False,
-    place: int = 0,
-) -> None:
+def _new_row(tx: Transaction, door: Door, turn: TurnId, agent: str | None, state: TurnState) -> TurnRow:
     ended = state == "ended"
-    tx.run(
-        "add_turn",
-        turn=turn,
+    return TurnRow(
+        id=turn,
         session=door.id,
         root=turn,
         agent=agent,
         state=state,
         outcome="completed" if ended else None,
-        steer=steer,
-        place=place,
-        first_event=first_event,
-        format=FORMAT,
-        input=input,
-        request_key=request.key(),
-        request_id=request.id,
-        request_hash=None if request.id is None else fingerprint,
-        now=tx.now,
+        created_at=tx.now,
         started_at=None if state == "waiting" else tx.now,
         ended_at=tx.now if ended else None,
     )
 
 
-def _check_record(tx: Transaction, said: Sequence[NewMessage]) -> list[tuple[str, str]]:
+def _add(tx: Transaction, row: TurnRow, request: Request, fingerprint: bytes | None, place: int = 0) -> None:
+    row.request_id = request.id
+    tx.run(
+        "add_turn",
+        turn=row.id,
+        session=row.session,
+        root=row.root,
+        agent=row.agent,
+        state=row.state,
+        outcome=row.outcome,
+        steer=row.steer,
+        place=place,
+        first_event=row.first_event,
+        format=row.format,
+        input=row.input,
+        request_key=request.key(),
+        request_id=request.id,
+        request_hash=fingerprint,
+        now=row.created_at,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+    )
+
+
+def _check_record(tx: Transaction, said: Sequence[NewMessage]) -> list[Written]:
     if not isinstance(said, Sequence) or not said:
         raise InvalidPayload("there are no messages to record", hint="Pass a list of messages.")
     if len(said) > tx.limits.messages_per_record:
         raise TooLarge(f"{len(said):,} messages at once; at most {tx.limits.messages_per_record:,} are accepted")
-    bodies: list[tuple[str, str]] = []
-    for message in said:
-        if not isinstance(message, NewMessage):
-            raise InvalidPayload(f"{type(message).__name__} is no message", hint="Use message.user(…) and its like.")
-        body = encode_parts(parts_of(message.parts), tx.limits)
-        check_role(message.role, message.parts)
-        bodies.append((message.role, body))
-    return bodies
+    return [_check_message(tx, message) for message in said]
+
+
+def _check_message(tx: Transaction, message: NewMessage) -> Written:
+    if not isinstance(message, NewMessage):
+        raise InvalidPayload(f"{type(message).__name__} is no message", hint="Use message.user(…) and its like.")
+    body = encode_parts(parts_of(message.parts), tx.limits)
+    check_role(message.role, message.parts)
+    return Written(message, body)

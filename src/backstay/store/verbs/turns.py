@@ -3,11 +3,11 @@
 import msgspec
 
 from backstay.errors import CorruptRecord, NotFound
-from backstay.model.codec import decode_parts, decode_usage
+from backstay.model.codec import FORMAT, decode_parts, decode_usage
 from backstay.model.content import Part
-from backstay.model.ids import TurnId
+from backstay.model.ids import SessionId, TurnId
 from backstay.model.message import NewMessage
-from backstay.model.turn import OUTCOMES, Call, Turn
+from backstay.model.turn import OUTCOMES, Call, Turn, TurnState
 from backstay.store.engine import Row, Transaction
 
 _decode_record = msgspec.json.Decoder(tuple[NewMessage, ...]).decode
@@ -18,23 +18,23 @@ class TurnRow(msgspec.Struct):
     """A turn's row, in the order of its columns."""
 
     id: TurnId
-    session: str
+    session: SessionId
     root: TurnId
     agent: str | None
-    state: str
-    outcome: str | None
-    reason: str
-    steer: int
-    taken_by: TurnId | None
-    cancel_requested: int
-    format: int
-    input: str | None
-    request_id: str | None
-    usage: str | None
-    created_at: int
-    started_at: int | None
-    ended_at: int | None
-    first_event: int | None
+    state: TurnState
+    outcome: str | None = None
+    reason: str = ""
+    steer: int = 0
+    taken_by: TurnId | None = None
+    cancel_requested: int = 0
+    format: int = FORMAT
+    input: str | None = None
+    request_id: str | None = None
+    usage: str | None = None
+    created_at: int = 0
+    started_at: int | None = None
+    ended_at: int | None = None
+    first_event: int | None = None
 
     @property
     def is_record(self) -> bool:
@@ -57,10 +57,10 @@ class TurnRow(msgspec.Struct):
         outcome = None if self.outcome is None else OUTCOMES[self.outcome](self.reason)
         return Turn(
             id=self.id,
-            session=self.session,  # type: ignore[arg-type]  # the column holds nothing but session ids
+            session=self.session,
             root=self.root,
             agent=self.agent,
-            state=self.state,  # type: ignore[arg-type]  # a CHECK holds the column to the three states
+            state=self.state,
             outcome=outcome,
             steer=bool(self.steer),
             taken_by=self.taken_by,
