@@ -1,0 +1,73 @@
+"""The port between a turn and the agent that answers it."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from backstay.agents.tools import Tool
+from backstay.model.content import Body, Json
+from backstay.model.ids import SessionId, TurnId, WindowId
+from backstay.model.message import Message
+from backstay.model.turn import Steering
+
+
+class AgentTurn(Protocol):
+    """A turn as its agent sees it."""
+
+    @property
+    def id(self) -> TurnId:
+        """The turn's id."""
+        ...
+
+    @property
+    def session(self) -> SessionId:
+        """The session it runs in."""
+        ...
+
+    @property
+    def owner(self) -> str:
+        """Whose session it is."""
+        ...
+
+    @property
+    def window(self) -> WindowId:
+        """The window that the session reads now; another one after a compaction in the middle of the turn."""
+        ...
+
+    @property
+    def input(self) -> Message:
+        """What was said to the agent."""
+        ...
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The history up to and including the input, always valid for a provider: every call has exactly one result."""
+        ...
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody asked for the turn to stop."""
+        ...
+
+    async def steering(self) -> tuple[Steering, ...]:
+        """Inputs that arrived for this turn since it last asked. Taken here, they are part of this turn."""
+        ...
+
+    async def call(self, tool: Tool, arguments: Mapping[str, Json]) -> Any:  # Any: whatever JSON the tool returns
+        """Run a tool through the ledger: its intent is durable before it runs, its result after.
+
+        The only way to call a tool that keeps the promise never to run it twice unnoticed.
+        """
+        ...
+
+
+@runtime_checkable
+class Agent(Protocol):
+    """Something that answers turns. What it yields is stored and shown at once, and becomes messages at the end."""
+
+    def stream(self, turn: AgentTurn) -> AsyncIterator[Body]:
+        """Answer one turn. Raising ends the turn as failed, keeping what was said."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of whatever the agent holds."""
+        ...
