@@ -193,6 +193,8 @@ class Cursor(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 START = Cursor(fence=0, number=0)
+# The fence of a cursor whose reader has seen nothing yet: there is nothing it could have to forget.
+UNSEEN = -1
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -50,7 +50,10 @@ OUTCOMES: dict[str, type[Outcome]] = {
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn as it was at one moment. `input` is the turn's own while it waits; then it is a message of the window."""
+    """A turn as it was at one moment. `input` is the turn's own while it waits; then it is a message of the window.
+
+    `event` is the number of the event that told of its acceptance: its story begins there.
+    """
 
     id: TurnId
     session: SessionId
@@ -67,6 +70,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     started_at: int | None
     ended_at: int | None
+    event: int
 
 
 class OpenTurn(msgspec.Struct, frozen=True, kw_only=True):

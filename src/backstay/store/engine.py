@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
+from backstay.errors import StoreUnavailable
 from backstay.model.about import About
 from backstay.model.ids import IdSource, WorkerId
 from backstay.model.lease import Lease
 from backstay.model.limits import Limits
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 # A row is what the driver gives; the verbs turn it into a value where they read it.
 Row = tuple[Any, ...]
@@ -59,12 +61,25 @@ class Transaction(Protocol):
         ...
 
 
+class Pending(Protocol[T_co]):
+    """A verb that was begun and not waited for."""
+
+    def claim(self) -> bool:
+        """True if it had not run yet and now never will."""
+        ...
+
+    def result(self) -> T_co:
+        """What it returned or raised; only once it is done."""
+        ...
+
+
 class Engine(Protocol):
     """A database that runs verbs. A verb is a function of a transaction. One engine is one worker."""
 
     limits: Limits
     worker: WorkerId
     host: str
+    wait_seconds: float
 
     def write(self, verb: Callable[[Transaction], T], *, durable: bool = True, alone: bool = False) -> T:
         """Run a verb in a write transaction and return once it is committed.
@@ -72,6 +87,25 @@ class Engine(Protocol):
         Durable verbs survive power loss when this returns; others survive the death of the process. A verb that must
         not share its transaction with others says so with `alone`. An error leaves no trace of the verb.
         """
+        ...
+
+    def begin(
+        self,
+        verb: Callable[[Transaction], T],
+        *,
+        durable: bool = True,
+        alone: bool = False,
+        on_done: Callable[[], None],
+    ) -> Pending[T]:
+        """Begin a write and return at once; `on_done` is called from another thread when it is committed or refused."""
+        ...
+
+    def give_up(self, pending: Pending[T]) -> StoreUnavailable | None:
+        """Stop waiting for a write that has not begun; the error to raise, or None if it is too late for that."""
+        ...
+
+    def version(self) -> int:
+        """A number that changes whenever anybody has committed anything."""
         ...
 
     def read(self, verb: Callable[[Transaction], T]) -> T:

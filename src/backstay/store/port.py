@@ -37,6 +37,7 @@ from backstay.model.turn import (
     Checkpointed,
     Finished,
     IfBusy,
+    Mail,
     OpenTurn,
     Outcome,
     Recorded,
@@ -60,6 +61,10 @@ class Store(ABC):
     @abstractmethod
     def about(self) -> About:
         """What this store is and how much it holds."""
+
+    @abstractmethod
+    def version(self) -> int:
+        """A number that changes whenever anybody, in any process, has committed anything; cheap enough to poll."""
 
     @abstractmethod
     def close(self) -> None:
@@ -187,6 +192,10 @@ class Store(ABC):
     @abstractmethod
     def renew(self, turn: OpenTurn) -> Renewed:
         """Keep the lease of a turn that has nothing to say. No event, no revision."""
+
+    @abstractmethod
+    def mail(self, turn: OpenTurn) -> Mail:
+        """What waits for the holder, without writing anything; `LeaseLost` if it no longer holds the turn."""
 
     @abstractmethod
     def checkpoint(self, turn: OpenTurn, bodies: Sequence[Body], *, take_steering: bool = False) -> Checkpointed:

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from backstay.errors import InvalidPayload, StoreFull, StoreUnavailable, TooLarge
 from backstay.model.about import About
 from backstay.model.address import Address
 from backstay.model.blob import Blob
 from backstay.model.content import Body, Content, Text, Thought, parts_of
-from backstay.model.event import START, Cursor, EventPage
+from backstay.model.event import START, UNSEEN, Cursor, EventPage
 from backstay.model.ids import (
     MessageId,
     SessionId,
@@ -44,6 +44,7 @@ from backstay.model.turn import (
     Checkpointed,
     Finished,
     IfBusy,
+    Mail,
     OpenTurn,
     Outcome,
     Recorded,
@@ -52,8 +53,8 @@ from backstay.model.turn import (
     Turn,
 )
 from backstay.model.window import Moved, Window
-from backstay.store.door import Door, find
-from backstay.store.engine import Engine, Transaction
+from backstay.store.door import Door, find, find_held
+from backstay.store.engine import Engine, Pending, Transaction
 from backstay.store.port import Store
 from backstay.store.verbs import (
     blobs,
@@ -81,6 +82,19 @@ DAY_MS = 86_400_000
 CATCH_UP_STEPS = 10
 
 
+class _Beginning:
+    """An engine that begins writes instead of waiting for them; everything else is the engine's own."""
+
+    def __init__(self, engine: Engine, on_done: Callable[[], None]) -> None:
+        self._engine, self._on_done = engine, on_done
+
+    def write(self, verb: Callable[[Transaction], T], *, durable: bool = True, alone: bool = False) -> Pending[T]:
+        return self._engine.begin(verb, durable=durable, alone=alone, on_done=self._on_done)
+
+    def __getattr__(self, name: str) -> Any:  # Any: whatever the engine has under this name
+        return getattr(self._engine, name)
+
+
 class SqlStore(Store):
     """Sessions on an SQL engine."""
 
@@ -94,6 +108,30 @@ class SqlStore(Store):
 
     def about(self) -> About:
         return self._engine.about(self._read(reading.count))
+
+    def version(self) -> int:
+        return self._engine.version()
+
+    def begin(
+        self,
+        on_done: Callable[[], None],
+        verb: Callable[Concatenate[Store, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Pending[T]:
+        """Begin a verb that is a single write, such as `Store.submit`, without waiting for it."""
+        engine = cast(Engine, _Beginning(self._engine, on_done))  # it is one, but for what `write` returns
+        store = SqlStore(engine)
+        return cast(Pending[T], verb(store, *args, **kwargs))  # `_Beginning` answers every write with its job
+
+    def give_up(self, pending: Pending[T]) -> StoreUnavailable | None:
+        """Stop waiting for a verb that was begun; the error to raise, or None if it runs already."""
+        return self._engine.give_up(pending)
+
+    @property
+    def wait_seconds(self) -> float:
+        """How long a caller should wait for a verb to begin."""
+        return self._engine.wait_seconds
 
     def close(self) -> None:
         self._engine.close()
@@ -198,6 +236,9 @@ class SqlStore(Store):
 
     def renew(self, turn: OpenTurn) -> Renewed:
         return self._write(running.renew, turn)
+
+    def mail(self, turn: OpenTurn) -> Mail:
+        return self._engine.peek(lambda tx: find_held(tx, turn)).mail()
 
     def checkpoint(self, turn: OpenTurn, bodies: Sequence[Body], *, take_steering: bool = False) -> Checkpointed:
         only_deltas = not take_steering and all(isinstance(body, Text | Thought) for body in bodies)
@@ -408,7 +449,7 @@ class SqlStore(Store):
 
     def events_after(self, session: SessionId, cursor: Cursor = START, *, owner: str, limit: int = 500) -> EventPage:
         _limit(limit)
-        if cursor.number < 0 or cursor.fence < 0:
+        if cursor.number < 0 or cursor.fence < UNSEEN:
             raise InvalidPayload("a cursor has no negative numbers")
         door, page = self._read(events.follow, check_session_id(session), owner, cursor, limit)
         if self._reap_if_gone(door):
@@ -436,7 +477,7 @@ class SqlStore(Store):
         reaped: Sequence[TurnId] = ()
         after = ""
         while doors := self._read(reading.running_doors, after, PAGE):
-            reaped = [*reaped, *(turn for door in doors if (turn := self._reap_if_gone(door)))]
+            reaped = [*reaped, *(turn for door in doors if (turn := self._reap_one(door)))]
             after = doors[-1].id
         return tuple(reaped)
 
@@ -510,6 +551,13 @@ class SqlStore(Store):
                 return
 
     def _reap_if_gone(self, door: Door) -> TurnId | None:
+        """For readers: end what the door shows as running if its holder is gone. Reading goes on if that cannot be."""
+        try:
+            return self._reap_one(door)
+        except (StoreFull, StoreUnavailable):
+            return None
+
+    def _reap_one(self, door: Door) -> TurnId | None:
         lease = door.lease()
         if lease is None or not self._engine.lapsed(lease):
             return None

@@ -1,6 +1,6 @@
 -- name: turn_columns
 t.id, t.session_id, t.root_id, t.agent, t.state, t.outcome, t.reason, t.steer, t.taken_by, t.cancel_requested, t.format,
-t.input, t.request_id, t.usage, t.created_at, t.started_at, t.ended_at, t.first_event
+t.input, t.request_id, t.usage, t.created_at, t.started_at, t.ended_at, t.event, t.first_event
 
 -- name: turn
 -- No row: no such turn of this owner.
@@ -13,10 +13,10 @@ SELECT t.request_hash, {{turn_columns}} FROM turns t WHERE t.request_key = :requ
 
 -- name: add_turn
 INSERT INTO turns (
-    id, session_id, root_id, agent, state, outcome, steer, place, first_event, format, input,
+    id, session_id, root_id, agent, state, outcome, steer, place, event, first_event, format, input,
     request_key, request_id, request_hash, created_at, started_at, ended_at
 ) VALUES (
-    :turn, :session, :root, :agent, :state, :outcome, :steer, :place, :first_event, :format, :input,
+    :turn, :session, :root, :agent, :state, :outcome, :steer, :place, :event, :first_event, :format, :input,
     :request_key, :request_id, :request_hash, :now, :started_at, :ended_at
 )
 

@@ -59,15 +59,23 @@ class Database:
 
     def write(self, work: Callable[[apsw.Connection], T], *, seconds: float, durable: bool, alone: bool) -> T:
         """Run the work in a write transaction; return once it is committed, or raise having changed nothing."""
-        self._refuse_fork()
         job = Job(work, durable=durable, alone=alone)
-        self._writer.submit(job)  # type: ignore[arg-type]  # the writer never looks at a job's value
+        self.begin(job)
         if not job.wait(seconds):
-            raise StoreUnavailable(
-                f"{self.path} could not be written within {seconds:g} s: {self._write_lock.holder()} is writing it",
-                hint="Nothing was changed. Try again, or look at what that process does.",
-            )
+            raise self.too_busy(seconds)
         return job.result()
+
+    def begin(self, job: Job[T]) -> None:
+        """Put a job in the writer's queue without waiting for it."""
+        self._refuse_fork()
+        self._writer.submit(job)  # type: ignore[arg-type]  # the writer never looks at a job's value
+
+    def too_busy(self, seconds: float) -> StoreUnavailable:
+        """The error for a job that could not begin in time."""
+        return StoreUnavailable(
+            f"{self.path} could not be written within {seconds:g} s: {self._write_lock.holder()} is writing it",
+            hint="Nothing was changed. Try again, or look at what that process does.",
+        )
 
     def read(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run the work on one snapshot."""

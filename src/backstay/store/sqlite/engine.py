@@ -1,7 +1,6 @@
 """The SQLite engine: one worker's view of a database that its process may share with others."""
 
 import os
-import socket
 import threading
 from collections.abc import Callable, Sequence
 from importlib.resources import files
@@ -16,11 +15,12 @@ from backstay.model.about import About
 from backstay.model.ids import IdSource, WorkerId, earliest_worker
 from backstay.model.lease import Lease
 from backstay.model.limits import Limits
-from backstay.store.engine import Transaction
+from backstay.store.engine import Pending, Transaction
 from backstay.store.queries import Queries, load, shared
 from backstay.store.sqlite.connection import pragma
 from backstay.store.sqlite.database import close_database, open_database
 from backstay.store.sqlite.filesystem import MOUNTS
+from backstay.store.sqlite.job import Job
 from backstay.store.sqlite.migrations import Migration
 from backstay.store.sqlite.transaction import Setting, SqliteTransaction
 
@@ -60,7 +60,7 @@ class SqliteEngine:
             lease_ms=round(lease_seconds * 1000),
             lapsed=self.lapsed,
         )
-        self._wait_seconds = wait_seconds
+        self.wait_seconds = wait_seconds
         self._entered = False
         self._entrance = threading.Lock()
         self._closed = False
@@ -72,10 +72,35 @@ class SqliteEngine:
         self._refuse_closed()
         return self._database.write(
             lambda connection: verb(SqliteTransaction(connection, self._setting)),
-            seconds=self._wait_seconds,
+            seconds=self.wait_seconds,
             durable=durable,
             alone=alone,
         )
+
+    def begin(
+        self,
+        verb: Callable[[Transaction], T],
+        *,
+        durable: bool = True,
+        alone: bool = False,
+        on_done: Callable[[], None],
+    ) -> Pending[T]:
+        self._refuse_closed()
+        job = Job(
+            lambda connection: verb(SqliteTransaction(connection, self._setting)),
+            durable=durable,
+            alone=alone,
+            on_done=on_done,
+        )
+        self._database.begin(job)
+        return job
+
+    def give_up(self, pending: Pending[T]) -> StoreUnavailable | None:
+        return self._database.too_busy(self.wait_seconds) if pending.claim() else None
+
+    def version(self) -> int:
+        self._refuse_closed()
+        return self._database.version()
 
     def read(self, verb: Callable[[Transaction], T]) -> T:
         self._refuse_closed()
@@ -99,7 +124,7 @@ class SqliteEngine:
             lambda tx: tx.run(
                 "add_worker",
                 worker=self.worker,
-                host=socket.gethostname(),
+                host=os.uname().nodename,
                 pid=os.getpid(),
                 boot_id=self._clock.boot_id,
                 now=tx.now,

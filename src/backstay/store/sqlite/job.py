@@ -12,10 +12,18 @@ T = TypeVar("T")
 class Job(Generic[T]):
     """A verb that the writer will run, then its result. Claimed once: by the writer, or a caller who gives up."""
 
-    __slots__ = ("_claim", "_done", "_value", "alone", "durable", "error", "work")
+    __slots__ = ("_claim", "_done", "_on_done", "_value", "alone", "durable", "error", "work")
 
-    def __init__(self, work: Callable[[apsw.Connection], T], *, durable: bool = True, alone: bool = False) -> None:
+    def __init__(
+        self,
+        work: Callable[[apsw.Connection], T],
+        *,
+        durable: bool = True,
+        alone: bool = False,
+        on_done: Callable[[], None] | None = None,
+    ) -> None:
         self.work = work
+        self._on_done = on_done
         self.durable = durable
         self.alone = alone
         self.error: BaseException | None = None
@@ -34,6 +42,8 @@ class Job(Generic[T]):
     def deliver(self) -> None:
         """Wake the caller: the result is durable, or the error final."""
         self._done.release()
+        if self._on_done is not None:
+            self._on_done()
 
     def wait(self, seconds: float) -> bool:
         """Wait for delivery; False if it has not come in time and the job is withdrawn, so that it will never run."""

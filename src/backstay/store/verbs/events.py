@@ -9,6 +9,7 @@ from backstay.errors import NotFound
 from backstay.model.codec import FORMAT, decode_event, encode_event
 from backstay.model.event import (
     START,
+    UNSEEN,
     Cursor,
     Event,
     EventBody,
@@ -90,7 +91,7 @@ def after(tx: Transaction, door: Door, cursor: Cursor, limit: int) -> EventPage:
     session, last = door.id, door.last_event
     gap: Literal["snapshot", "resync"] | None = None
     number = cursor.number
-    if cursor != START:
+    if cursor.number and cursor.fence != UNSEEN:
         holding = tx.one("event_holding", session=session, number=cursor.number) if cursor.number <= last else None
         if holding is None or holding[2] != cursor.fence:
             gap, number = "resync", 0

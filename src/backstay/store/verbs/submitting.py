@@ -99,7 +99,7 @@ def _open_or_enqueue(
         words = Written(NewMessage(role="user", parts=said.parts), said.body)
         opened = running.open_turn(tx, door, turn, said.agent, words, root=turn)
         row = _new_row(tx, door, turn, said.agent, "running")
-        row.first_event = opened.event
+        row.event = row.first_event = opened.event
         _add(tx, row, request, said.fingerprint)
         return row, opened
     row = _enqueue(tx, door, turn, request, said)
@@ -194,11 +194,11 @@ def _session(tx: Transaction, turn: TurnRow, owner: str) -> Session:
 
 def _enqueue(tx: Transaction, door: Door, turn: TurnId, request: Request, said: Input) -> TurnRow:
     _make_room(tx, door)
+    if request.if_busy == "replace" and door.running is not None:
+        ask_to_cancel(tx, door, door.running)
     row = _new_row(tx, door, turn, said.agent, "waiting")
     row.input = said.body
     row.steer = int(request.if_busy == "steer" and door.running is not None)
-    if request.if_busy == "replace" and door.running is not None:
-        ask_to_cancel(tx, door, door.running)
     door.steering += row.steer
     door.revision += 1
     _add(tx, row, request, said.fingerprint, place=door.queued + (0 if request.if_busy in _NEXT else _BEHIND))
@@ -253,6 +253,7 @@ def _new_row(tx: Transaction, door: Door, turn: TurnId, agent: str | None, state
         agent=agent,
         state=state,
         outcome="completed" if ended else None,
+        event=door.last_event + 1,
         created_at=tx.now,
         started_at=None if state == "waiting" else tx.now,
         ended_at=tx.now if ended else None,
@@ -271,6 +272,7 @@ def _add(tx: Transaction, row: TurnRow, request: Request, fingerprint: bytes | N
         outcome=row.outcome,
         steer=row.steer,
         place=place,
+        event=row.event,
         first_event=row.first_event,
         format=row.format,
         input=row.input,

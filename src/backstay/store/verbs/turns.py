@@ -34,6 +34,7 @@ class TurnRow(msgspec.Struct):
     created_at: int = 0
     started_at: int | None = None
     ended_at: int | None = None
+    event: int = 0
     first_event: int | None = None
 
     @property
@@ -71,6 +72,7 @@ class TurnRow(msgspec.Struct):
             created_at=self.created_at,
             started_at=self.started_at,
             ended_at=self.ended_at,
+            event=self.event,
         )
 
 

@@ -115,6 +115,8 @@ CREATE TABLE messages (
 CREATE TRIGGER messages_never_change BEFORE UPDATE ON messages
 BEGIN SELECT RAISE(ABORT, 'a message never changes'); END;
 
+-- `event` is the number of the session's event that tells of the turn's acceptance; `first_event` that of its start, as
+-- long as its deltas are not folded.
 CREATE TABLE turns (
     id                TEXT    NOT NULL PRIMARY KEY,
     session_id        TEXT    NOT NULL REFERENCES sessions (id),
@@ -127,6 +129,7 @@ CREATE TABLE turns (
     taken_by          TEXT,
     cancel_requested  INTEGER NOT NULL DEFAULT 0,
     place             INTEGER NOT NULL DEFAULT 0,
+    event             INTEGER NOT NULL,
     first_event       INTEGER,
     format            INTEGER NOT NULL,
     input             TEXT,
