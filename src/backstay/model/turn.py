@@ -106,11 +106,12 @@ class Steering(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checkpointed(msgspec.Struct, frozen=True, kw_only=True):
-    """A checkpoint's answer: the proof to show next time, mail, and what was taken from it."""
+    """A checkpoint's answer: the proof to show next time, mail, what was taken from it, and the keys of its calls."""
 
     open: OpenTurn
     mail: Mail
     steering: tuple[Steering, ...] = ()
+    keys: dict[str, str] = {}
 
 
 class Renewed(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,10 +147,12 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
     """An ended turn. `opened` is the next one, under the same lease, if the holder serves it.
 
-    `unbroken` says that nothing but this holder's own writes changed the context since the turn began.
+    `unbroken` says that nothing but this holder's own writes changed the context since the turn began; `event` is the
+    number of the session's last event.
     """
 
     turn: Turn
+    event: int
     messages: tuple[MessageId, ...]
     revision: int
     context: int

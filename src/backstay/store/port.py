@@ -190,6 +190,10 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def has_work(self, agents: Collection[str]) -> bool:
+        """Whether `claim` for these agents would find something now; writes nothing."""
+
+    @abstractmethod
     def renew(self, turn: OpenTurn) -> Renewed:
         """Keep the lease of a turn that has nothing to say. No event, no revision."""
 
@@ -339,6 +343,10 @@ class Store(ABC):
     @abstractmethod
     def revision(self, session: SessionId, *, owner: str) -> int:
         """The session's revision, as cheaply as the database can tell."""
+
+    @abstractmethod
+    def heads(self, watched: Collection[tuple[SessionId, str]]) -> dict[SessionId, int]:
+        """The last event number of each of these sessions, given with their owners; what is not there is left out."""
 
     @abstractmethod
     def list(

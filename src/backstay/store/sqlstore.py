@@ -234,6 +234,9 @@ class SqlStore(Store):
         self.reap()
         return self._write(submitting.claim, agents, owner)
 
+    def has_work(self, agents: Collection[str]) -> bool:
+        return self._read(submitting.has_work, agents)
+
     def renew(self, turn: OpenTurn) -> Renewed:
         return self._write(running.renew, turn)
 
@@ -389,6 +392,9 @@ class SqlStore(Store):
 
     def revision(self, session: SessionId, *, owner: str) -> int:
         return self._engine.peek(partial(reading.revision, session=check_session_id(session), owner=owner))
+
+    def heads(self, watched: Collection[tuple[SessionId, str]]) -> dict[SessionId, int]:
+        return self._read(reading.heads, watched)
 
     def list(
         self,

@@ -119,3 +119,7 @@ WHERE id = :session RETURNING last_event, fence
 -- name: door_of_story
 -- A session's row, deleted or not. No row: no such session of this owner.
 SELECT {{session_columns}} FROM sessions s WHERE s.id = :session AND s.owner = :owner
+
+-- name: head
+-- The number of a session's last event, deleted or not. No row: no such session of this owner.
+SELECT last_event FROM sessions WHERE id = :session AND owner = :owner

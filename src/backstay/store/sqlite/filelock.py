@@ -8,14 +8,11 @@ import errno
 import fcntl
 import os
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from backstay.errors import StoreReadOnly, StoreUnavailable
-
-_PAUSE = threading.Event()
 
 
 class WriteLock:
@@ -40,30 +37,19 @@ class WriteLock:
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """The same for a caller who cannot wait for ever: `StoreUnavailable` after so many seconds.
-
-        Asks again and again instead of queueing, so it is only for the rare moments of opening and closing.
-        """
-        deadline = time.monotonic() + seconds
-        while not self._at_once():
-            if time.monotonic() >= deadline:
-                raise StoreUnavailable(
-                    f"{self._path.parent} is locked for longer than {seconds:g} s: {self.holder()} is writing",
-                    hint="Try again, or look at what that process does.",
-                )
-            _PAUSE.wait(0.01)
+        """The same for a caller who cannot wait for ever: `StoreUnavailable` after so many seconds."""
+        waiting = _Waiting(self._path)
+        fd = waiting.result(seconds)
+        if fd is None:
+            raise StoreUnavailable(
+                f"{self._path.parent} is locked for longer than {seconds:g} s: {self.holder()} is writing",
+                hint="Try again, or look at what that process does.",
+            )
         try:
-            os.pwrite(self._fd, b"%-10d" % os.getpid(), 0)
+            os.pwrite(fd, b"%-10d" % os.getpid(), 0)
             yield
         finally:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
-
-    def _at_once(self) -> bool:
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+            os.close(fd)
 
     def holder(self) -> str:
         """Who wrote last or writes now, for an error message."""
@@ -72,6 +58,35 @@ class WriteLock:
 
     def close(self) -> None:
         os.close(self._fd)
+
+
+class _Waiting:
+    """Somebody who queues for the write lock on a thread, because a queue in the kernel cannot be left.
+
+    Asking again and again instead would be polite and would starve: the lock is never free while others queue for it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._fd = _open(path)
+        self._come = threading.Event()
+        self._turn = threading.Lock()
+        self._gone = False
+        threading.Thread(target=self._queue, name="backstay-lock", daemon=True).start()
+
+    def result(self, seconds: float) -> int | None:
+        """The descriptor that holds the lock, or None if it did not come in time; then it is let go when it does."""
+        self._come.wait(seconds)
+        with self._turn:
+            self._gone = not self._come.is_set()
+            return None if self._gone else self._fd
+
+    def _queue(self) -> None:
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        with self._turn:
+            if self._gone:
+                os.close(self._fd)
+            else:
+                self._come.set()
 
 
 class LifeLock:

@@ -54,30 +54,28 @@ class _Needed:
     """What surviving sessions need of the windows that are about to go."""
 
     def __init__(self, tx: Transaction, own: set[WindowId], alive: Iterable[SessionId]) -> None:
-        self.read: set[WindowId] = set()
+        self.read: dict[WindowId, int] = {}
         self.sources: dict[WindowId, list[Stretch]] = {}
-        self._tx, self._own, self._seen = tx, own, set[WindowId]()
+        self._tx, self._own = tx, own
+        self._seen: dict[WindowId, int] = {}
         for session in alive:
             for window in tx.all("windows_of", session=session):
                 self._visit(window[0])
 
     def _visit(self, window: WindowId) -> None:
         """Follow a surviving window to everything it reads, and everything its summaries stand for."""
-        stack = [window]
+        stack = [(window, END)]
         while stack:
-            here = stack.pop()
-            if here in self._seen:
+            here, until = stack.pop()
+            if until <= self._seen.get(here, 0):
                 continue
-            self._seen.add(here)
+            self._seen[here] = until
             if here in self._own:
-                self.read.add(here)
-            for row in self._tx.all("segments", window=here):
-                self._note(Stretch(*row))
-            stack += windows.rests_on(self._tx, here)
-
-    def _note(self, part: Stretch) -> None:
-        if part.source in self._own:
-            self.sources.setdefault(part.source, []).append(part)
+                self.read[here] = until
+            for part in windows.own_stretches(self._tx, here, until):
+                if part.source in self._own:
+                    self.sources.setdefault(part.source, []).append(part)
+            stack += windows.rests_on(self._tx, here, until)
 
 
 def _drop_messages(tx: Transaction, owner: str, own: Iterable[WindowId], needed: _Needed) -> tuple[int, int, int]:
@@ -108,14 +106,13 @@ def _gaps(parts: Iterable[Stretch]) -> list[tuple[int, int]]:
 
 def _drop_windows(tx: Transaction, own: Iterable[WindowId], needed: _Needed) -> int:
     """Drop the windows that nobody reads; those where needed messages lie stay as mere places."""
-    going = []
     for window in own:
-        if window not in needed.read:
-            tx.run("drop_segments", window=window)
+        kept = windows.own_stretches(tx, window, needed.read.get(window, 0))
+        tx.run("drop_segments", window=window)
+        if window in needed.read:
+            for part in kept:
+                windows.add_segment(tx, window, part)
+        else:
             tx.run("uproot_window", window=window)
-            going.append(window)
-    removed = 0
-    for window in going:
-        if window not in needed.sources:
-            removed += tx.run("drop_window", window=window)
-    return removed
+    going = [window for window in own if window not in needed.read and window not in needed.sources]
+    return sum(tx.run("drop_window", window=window) for window in going)

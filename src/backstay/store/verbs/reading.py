@@ -1,5 +1,7 @@
 """Reading: sessions, their messages, their lineage, without ever changing anything."""
 
+from collections.abc import Collection
+
 from backstay.errors import InvalidPayload, NotFound
 from backstay.model.ids import SessionId, TurnId, WindowId
 from backstay.model.message import Message, MessagePage
@@ -48,6 +50,12 @@ def revision(tx: Transaction, session: SessionId, owner: str) -> int:
         raise NotFound(f"no session {session} of {owner!r}")
     number: int = row[0]
     return number
+
+
+def heads(tx: Transaction, watched: Collection[tuple[SessionId, str]]) -> dict[SessionId, int]:
+    """The last event number of each of these sessions, deleted or not."""
+    rows = ((session, tx.one("head", session=session, owner=owner)) for session, owner in watched)
+    return {session: row[0] for session, row in rows if row is not None}
 
 
 def messages_page(

@@ -102,7 +102,7 @@ def checkpoint(tx: Transaction, turn: OpenTurn, bodies: Sequence[Body], *, take_
     """Store what the agent said since the last checkpoint."""
     door = find_held(tx, turn)
     _notice_lost_tail(tx, door, turn)
-    _tell_bodies(tx, door, turn, bodies)
+    keys = _tell_bodies(tx, door, turn, bodies)
     taken = _take_steering(tx, door, turn) if take_steering and door.steering else ()
     door.held_event = door.last_event
     door.lease_until, door.lease_boot = tx.lease()
@@ -110,7 +110,7 @@ def checkpoint(tx: Transaction, turn: OpenTurn, bodies: Sequence[Body], *, take_
     proof = msgspec.structs.replace(
         turn, fence=door.fence, event=door.held_event, window=door.window, lease_until=door.lease_until
     )
-    return Checkpointed(open=proof, mail=door.mail(), steering=taken)
+    return Checkpointed(open=proof, mail=door.mail(), steering=taken, keys=keys)
 
 
 def finish(
@@ -129,6 +129,7 @@ def finish(
     leave(tx, door)
     return Finished(
         turn=row.value(),
+        event=door.last_event,
         messages=tuple(said),
         revision=door.revision,
         context=door.context,
@@ -238,7 +239,9 @@ def _notice_lost_tail(tx: Transaction, door: Door, turn: OpenTurn) -> None:
         events.tell(tx, door, TailLost(), turn.id)
 
 
-def _tell_bodies(tx: Transaction, door: Door, turn: OpenTurn, bodies: Sequence[Body]) -> None:
+def _tell_bodies(tx: Transaction, door: Door, turn: OpenTurn, bodies: Sequence[Body]) -> dict[str, str]:
+    """Add what the agent said to the story; the keys of its tool calls."""
+    keys: dict[str, str] = {}
     for body in bodies:
         if not isinstance(body, BODIES):
             raise InvalidPayload(
@@ -246,7 +249,11 @@ def _tell_bodies(tx: Transaction, door: Door, turn: OpenTurn, bodies: Sequence[B
                 hint="Yield Text, Thought, ToolCall, ToolResult, Usage, Custom.",
             )
         check_body(body, tx.limits)
-        events.tell(tx, door, event_of(body, _enter_in_ledger(tx, turn, body)), turn.id)
+        key = _enter_in_ledger(tx, turn, body)
+        if isinstance(body, ToolCall):
+            keys[body.id] = key
+        events.tell(tx, door, event_of(body, key), turn.id)
+    return keys
 
 
 def _enter_in_ledger(tx: Transaction, turn: OpenTurn, body: Body) -> str:

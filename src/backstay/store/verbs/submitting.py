@@ -137,6 +137,11 @@ def _record_in(
     return _enqueue_record(tx, door, turn, request, messages_said, fingerprint=fingerprint), ()
 
 
+def has_work(tx: Transaction, agents: Collection[str]) -> bool:
+    """Whether a turn waits that one of these agents can answer now."""
+    return any(tx.one("claimable", agent=agent, owner=None) for agent in agents)
+
+
 def claim(tx: Transaction, agents: Collection[str], owner: str | None) -> OpenTurn | None:
     """Start the oldest waiting turn that one of these agents can answer."""
     found = [row for agent in agents if (row := tx.one("claimable", agent=agent, owner=owner))]

@@ -71,14 +71,11 @@ def get(tx: Transaction, window: WindowId) -> Window:
     return value(row)
 
 
-def stretches(tx: Transaction, window: str, until: int = END) -> list[Stretch]:
+def stretches(tx: Transaction, window: WindowId, until: int = END) -> list[Stretch]:
     """The first `until` messages of a window, as stretches in reading order."""
     found: list[Stretch] = []
     while True:
-        clipped = [
-            part for row in tx.all("segments", window=window) if (part := Stretch(*row).between(0, until)) is not None
-        ]
-        found[:0] = clipped
+        found[:0] = own_stretches(tx, window, until)
         roots = _roots(tx, window)
         if roots.base is None or roots.base_until is None:
             return found
@@ -104,7 +101,7 @@ class Opening(NamedTuple):
 def open_first(tx: Transaction, window: WindowId, opening: Opening) -> None:
     """A new session's empty window."""
     _add(tx, window, opening, start=0, roots=Roots(None, None, None, None))
-    _add_segment(tx, window, Stretch(0, window, 0, END))
+    add_segment(tx, window, Stretch(0, window, 0, END))
 
 
 def open_cut(tx: Transaction, window: WindowId, opening: Opening, spot: Spot) -> None:
@@ -112,8 +109,8 @@ def open_cut(tx: Transaction, window: WindowId, opening: Opening, spot: Spot) ->
     roots, shared = _shared_before(tx, spot)
     _add(tx, window, opening, start=spot.position, roots=roots)
     for stretch in shared:
-        _add_segment(tx, window, stretch)
-    _add_segment(tx, window, Stretch(spot.position, window, spot.position, END))
+        add_segment(tx, window, stretch)
+    add_segment(tx, window, Stretch(spot.position, window, spot.position, END))
 
 
 def open_compacted(tx: Transaction, window: WindowId, opening: Opening, *, kept: range, summaries: int) -> int:
@@ -121,12 +118,12 @@ def open_compacted(tx: Transaction, window: WindowId, opening: Opening, *, kept:
     parent = opening.parent or WindowId("")
     start = summaries + len(kept)
     _add(tx, window, opening, start=start, roots=Roots(None, None, parent, kept.start))
-    _add_segment(tx, window, Stretch(0, window, 0, summaries))
+    add_segment(tx, window, Stretch(0, window, 0, summaries))
     for stretch in stretches(tx, parent, kept.stop):
         part = stretch.between(kept.start, kept.stop)
         if part is not None:
-            _add_segment(tx, window, part._replace(start=part.start - kept.start + summaries))
-    _add_segment(tx, window, Stretch(start, window, start, END))
+            add_segment(tx, window, part._replace(start=part.start - kept.start + summaries))
+    add_segment(tx, window, Stretch(start, window, start, END))
     return start
 
 
@@ -175,10 +172,24 @@ def reading(tx: Transaction, window: WindowId) -> list[Stretch]:
     return found
 
 
-def rests_on(tx: Transaction, window: WindowId) -> list[WindowId]:
-    """The windows this one begins with, or whose messages its summary stands for."""
+def own_stretches(tx: Transaction, window: WindowId, until: int) -> list[Stretch]:
+    """What a window's own segments contribute to its first `until` messages; its base not included."""
+    parts = (Stretch(*row).between(0, until) for row in tx.all("segments", window=window))
+    return [part for part in parts if part is not None]
+
+
+def rests_on(tx: Transaction, window: WindowId, until: int) -> list[tuple[WindowId, int]]:
+    """What else the first `until` messages of a window need: the window they begin with, and what a summary stands for.
+
+    Each with how many of its messages.
+    """
     roots = _roots(tx, window)
-    return [found for found in (roots.base, roots.behind) if found is not None]
+    found = []
+    if roots.base is not None and roots.base_until is not None:
+        found.append((roots.base, min(roots.base_until, until)))
+    if roots.behind is not None and roots.behind_until is not None:
+        found.append((roots.behind, roots.behind_until))
+    return found
 
 
 class _Found(NamedTuple):
@@ -209,11 +220,7 @@ def _last_turn_here(tx: Transaction, window: WindowId, until: int) -> _Found | N
 
 def _shared_before(tx: Transaction, spot: Spot) -> tuple[Roots, list[Stretch]]:
     roots = _roots(tx, spot.window)
-    parts = [
-        part
-        for row in tx.all("segments", window=spot.window)
-        if (part := Stretch(*row).between(0, spot.position)) is not None
-    ]
+    parts = own_stretches(tx, spot.window, spot.position)
     behind = (roots.behind, roots.behind_until) if spot.position else (None, None)
     if len(parts) >= MOST:
         return Roots(spot.window, spot.position, *behind), []
@@ -222,7 +229,7 @@ def _shared_before(tx: Transaction, spot: Spot) -> tuple[Roots, list[Stretch]]:
     return Roots(roots.base, min(roots.base_until, spot.position), *behind), parts
 
 
-def _roots(tx: Transaction, window: str) -> Roots:
+def _roots(tx: Transaction, window: WindowId) -> Roots:
     row = tx.one("base_of", window=window)
     if row is None:
         raise CorruptRecord(window, "is missing")
@@ -246,5 +253,6 @@ def _add(tx: Transaction, window: WindowId, opening: Opening, *, start: int, roo
     )
 
 
-def _add_segment(tx: Transaction, window: WindowId, part: Stretch) -> None:
+def add_segment(tx: Transaction, window: WindowId, part: Stretch) -> None:
+    """Let a window read a stretch."""
     tx.run("add_segment", window=window, start=part.start, source=part.source, low=part.low, high=part.high)
