@@ -5,11 +5,16 @@ from backstay.model.address import Address, AgentIdentity
 from backstay.model.content import Attachment, Custom, Text, Thought, ToolCall, ToolResult, Usage
 from backstay.model.message import Message, NewMessage
 from backstay.model.session import Session, Ttl
+from backstay.runtime.app import App
+from backstay.runtime.app import open_app as open  # noqa: A004  # `backstay.open` is how people say it
+from backstay.runtime.context import current
+from backstay.runtime.timing import Timing
 from backstay.store import Store, open_store
 
 __all__ = [
     "Address",
     "AgentIdentity",
+    "App",
     "Attachment",
     "BackstayError",
     "Custom",
@@ -19,9 +24,12 @@ __all__ = [
     "Store",
     "Text",
     "Thought",
+    "Timing",
     "ToolCall",
     "ToolResult",
     "Ttl",
     "Usage",
+    "current",
+    "open",
     "open_store",
 ]

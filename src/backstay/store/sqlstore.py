@@ -7,7 +7,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from backstay.errors import InvalidPayload, StoreFull, StoreUnavailable, TooLarge
 from backstay.model.about import About
 from backstay.model.address import Address
-from backstay.model.blob import Blob
+from backstay.model.blob import Blob, check_hash
 from backstay.model.content import Body, Content, Text, Thought, parts_of
 from backstay.model.event import START, UNSEEN, Cursor, EventPage
 from backstay.model.ids import (
@@ -112,6 +112,10 @@ class SqlStore(Store):
     def version(self) -> int:
         return self._engine.version()
 
+    def enter(self) -> None:
+        """Let others see that this handle lives, before its first lease asks for it."""
+        self._engine.enter()
+
     def begin(
         self,
         on_done: Callable[[], None],
@@ -121,8 +125,8 @@ class SqlStore(Store):
     ) -> Pending[T]:
         """Begin a verb that is a single write, such as `Store.submit`, without waiting for it."""
         engine = cast(Engine, _Beginning(self._engine, on_done))  # it is one, but for what `write` returns
-        store = SqlStore(engine)
-        return cast(Pending[T], verb(store, *args, **kwargs))  # `_Beginning` answers every write with its job
+        method = getattr(SqlStore(engine), verb.__name__)
+        return cast(Pending[T], method(*args, **kwargs))  # `_Beginning` answers every write with its job
 
     def give_up(self, pending: Pending[T]) -> StoreUnavailable | None:
         """Stop waiting for a verb that was begun; the error to raise, or None if it runs already."""
@@ -377,10 +381,10 @@ class SqlStore(Store):
         return self._engine.write(verb, alone=True)
 
     def blob(self, hash: str, *, owner: str) -> Blob:
-        return self._read(blobs.get, hash, owner)
+        return self._read(blobs.get, check_hash(hash), owner)
 
     def read_blob(self, hash: str, *, owner: str, start: int = 0, length: int = 1 << 20) -> bytes:
-        return self._read(blobs.read, hash, owner, start, length)
+        return self._read(blobs.read, check_hash(hash), owner, start, length)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""The runtime: turns that stream, checkpoint, and survive."""

@@ -1,0 +1,180 @@
+"""An open app: a store, the agents that answer in it, and everything that keeps turns going."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from backstay.agents.adapters import AgentLike, builder_of
+from backstay.clock import Clock
+from backstay.errors import ConfigError, StoreError, StoreUnavailable
+from backstay.model.address import Address
+from backstay.model.ids import SessionId
+from backstay.model.limits import Limits
+from backstay.model.search import SearchPage
+from backstay.model.session import SessionCursor, SessionFilter, SessionPage, Ttl
+from backstay.runtime.crossing import Crossing
+from backstay.runtime.desk import Desk
+from backstay.runtime.pulse import Pulse
+from backstay.runtime.runner import Runner
+from backstay.runtime.session import SessionHandle
+from backstay.runtime.timing import Timing
+from backstay.store import open_store
+from backstay.store.port import ANY, Store
+from backstay.store.sqlstore import SqlStore
+
+log = logging.getLogger("backstay.runtime")
+
+
+def open_app(
+    where: str | Path,
+    *,
+    agent: AgentLike | None = None,
+    agents: Mapping[str, AgentLike] | None = None,
+    owner: str = "local",
+    clock: Clock | None = None,
+    limits: Limits | None = None,
+    timing: Timing | None = None,
+    lease_seconds: float = 30.0,
+    prompt: bool = True,
+) -> "App":
+    """An app on the store at a path or URL, to be used with `async with`.
+
+    `agent` answers under the name `default`; `agents` are others, by name. Without any, the app accepts and follows
+    turns and leaves answering to other processes.
+    """
+    named = {**({} if agent is None else {"default": agent}), **(agents or {})}
+    if agent is not None and agents and "default" in agents:
+        raise ConfigError("two agents are called default", hint="Pass agent=, or agents={'default': …}, not both.")
+    return App(
+        where,
+        agents=named,
+        owner=owner,
+        clock=clock,
+        limits=limits,
+        timing=timing or Timing(),
+        lease_seconds=lease_seconds,
+        prompt=prompt,
+    )
+
+
+class App:
+    """Sessions and the agents that answer in them. Closing it lets running turns finish, or interrupts them visibly."""
+
+    def __init__(
+        self,
+        where: str | Path,
+        *,
+        agents: Mapping[str, AgentLike],
+        owner: str,
+        clock: Clock | None,
+        limits: Limits | None,
+        timing: Timing,
+        lease_seconds: float,
+        prompt: bool,
+    ) -> None:
+        self._where, self._clock, self._limits = where, clock, limits
+        self._builders = {name: builder_of(agent) for name, agent in agents.items()}
+        self._owner, self._timing, self._lease_seconds, self._prompt = owner, timing, lease_seconds, prompt
+        self._entered: Desk | None = None
+        self._background: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        store = await asyncio.to_thread(self._open)
+        crossing = Crossing(store)
+        pulse = Pulse(crossing, self._timing.poll, prompt=self._prompt)
+        runner = Runner(crossing, pulse, self._builders, self._timing, self._lease_seconds)
+        self._entered = Desk(crossing, pulse, runner, self._timing)
+        self._background = [
+            asyncio.create_task(pulse.run(), name="backstay pulse"),
+            asyncio.create_task(self._claim_work(), name="backstay claims"),
+        ]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Take no new turns; give running ones their grace time, then interrupt them; let go of everything."""
+        if self._entered is None:
+            return
+        desk, self._entered = self._entered, None
+        desk.runner.closing.set()
+        await desk.drain()
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await asyncio.to_thread(desk.crossing.store.close)
+        desk.crossing.close()
+
+    async def session(
+        self, which: Address | SessionId | None = None, *, ttl: Ttl | None = None, agent: str = "default"
+    ) -> SessionHandle:
+        """The session behind an address, made if need be; or the one with this id; or a new one."""
+        desk = self._desk
+        if isinstance(which, Address):
+            resolved = await desk.crossing.write(Store.resolve, which, owner=self._owner, ttl=ttl)
+            return SessionHandle(desk, resolved.session.id, self._owner, agent)
+        if which is None:
+            created = await desk.crossing.write(Store.create, owner=self._owner, ttl=ttl)
+            return SessionHandle(desk, created.id, self._owner, agent)
+        found = await desk.crossing.read(desk.crossing.store.session, which, owner=self._owner)
+        return SessionHandle(desk, found.id, self._owner, agent)
+
+    async def sessions(
+        self, filter: SessionFilter = ANY, *, after: SessionCursor | None = None, limit: int = 50
+    ) -> SessionPage:
+        """Sessions, newest first."""
+        crossing = self._desk.crossing
+        return await crossing.read(crossing.store.list, owner=self._owner, filter=filter, after=after, limit=limit)
+
+    async def search(self, text: str, *, filter: SessionFilter = ANY, limit: int = 20) -> SearchPage:
+        """Messages that match, best first."""
+        crossing = self._desk.crossing
+        return await crossing.read(crossing.store.search, text, owner=self._owner, filter=filter, limit=limit)
+
+    @property
+    def abandoned(self) -> int:
+        """How many agents did not stop when they were told to, and were left behind."""
+        return self._desk.runner.abandoned
+
+    @property
+    def _desk(self) -> Desk:
+        if self._entered is None:
+            raise StoreUnavailable("the app is not open", hint="Use it inside `async with backstay.open(…) as app:`.")
+        return self._entered
+
+    def _open(self) -> SqlStore:
+        store = open_store(self._where, clock=self._clock, limits=self._limits, lease_seconds=self._lease_seconds)
+        if not isinstance(store, SqlStore):
+            raise ConfigError(f"{self._where} is no store the runtime can use")
+        store.enter()
+        store.reap()
+        return store
+
+    async def _claim_work(self) -> None:
+        """Start turns that wait for our agents, whoever accepted them; ends by cancellation."""
+        names = self._desk.runner.names
+        version = -1
+        while names:
+            desk = self._desk
+            try:
+                now = desk.crossing.store.version()
+                if now != version:
+                    version = now
+                    await self._claim_all(desk)
+            except StoreError:
+                log.warning("waiting turns could not be claimed", exc_info=True)
+            await asyncio.sleep(self._timing.poll)
+
+    async def _claim_all(self, desk: Desk) -> None:
+        store, names = desk.crossing.store, desk.runner.names
+        while await desk.crossing.read(store.has_work, names):
+            opened = await desk.crossing.read(store.claim, names)
+            if opened is None:
+                return
+            desk.start(opened)

@@ -1,0 +1,24 @@
+"""Following: the story after a cursor, then what is added to it, for as long as somebody listens."""
+
+from collections.abc import AsyncIterator
+
+from backstay.model.event import Cursor, Event, SessionDeleted
+from backstay.model.ids import SessionId
+from backstay.runtime.crossing import Crossing
+from backstay.runtime.pulse import Pulse
+
+
+async def follow(
+    crossing: Crossing, pulse: Pulse, session: SessionId, owner: str, cursor: Cursor
+) -> AsyncIterator[Event]:
+    """Replay, then live: one loop, one order. Ends only with the session's deletion, or when nobody listens."""
+    with pulse.watch(session, owner) as watch:
+        while True:
+            page = await crossing.read(crossing.store.events_after, session, cursor, owner=owner)
+            for event in page.events:
+                yield event
+                if isinstance(event.body, SessionDeleted):
+                    return
+            cursor = page.next
+            if not page.more:
+                await watch.beyond(cursor.number)

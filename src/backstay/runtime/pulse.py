@@ -1,0 +1,92 @@
+"""The pulse: wakes those who follow a session when its story has gone on, in whatever process that happened."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from backstay.errors import StoreError
+from backstay.model.ids import SessionId
+from backstay.runtime.crossing import Crossing
+
+
+class Watch:
+    """Somebody's interest in one session."""
+
+    def __init__(self, session: SessionId, owner: str) -> None:
+        self.session, self.owner = session, owner
+        self._head = 0
+        self._news = asyncio.Event()
+
+    async def beyond(self, number: int) -> None:
+        """Wait until the story has an event after this number."""
+        while self._head <= number:
+            self._news.clear()
+            await self._news.wait()
+
+    @property
+    def head(self) -> int:
+        """The number of the last event that is known of."""
+        return self._head
+
+    def tell(self, head: int) -> None:
+        """The story has come this far."""
+        if head > self._head:
+            self._head = head
+            self._news.set()
+
+
+class Pulse:
+    """Polls the store's version while somebody watches; what this process writes is told at once, as a shortcut.
+
+    The shortcut only makes things prompt: without it (`prompt=False`) everything works the same, a moment later.
+    """
+
+    def __init__(self, crossing: Crossing, interval: float, *, prompt: bool = True) -> None:
+        self._crossing, self._interval, self._prompt = crossing, interval, prompt
+        self._watches: dict[SessionId, set[Watch]] = {}
+        self._somebody = asyncio.Event()
+        self._version = -1
+
+    @contextmanager
+    def watch(self, session: SessionId, owner: str) -> Iterator[Watch]:
+        """Be woken for this session inside the block."""
+        watch = Watch(session, owner)
+        self._watches.setdefault(session, set()).add(watch)
+        self._version = -1
+        self._somebody.set()
+        try:
+            yield watch
+        finally:
+            others = self._watches[session]
+            others.discard(watch)
+            if not others:
+                del self._watches[session]
+
+    def tell(self, session: SessionId, head: int) -> None:
+        """This process has just written an event."""
+        if self._prompt:
+            for watch in self._watches.get(session, ()):
+                watch.tell(head)
+
+    async def run(self) -> None:
+        """Poll for ever; ends by cancellation."""
+        while True:
+            if not self._watches:
+                self._somebody.clear()
+                await self._somebody.wait()
+            await self._look()
+            await asyncio.sleep(self._interval)
+
+    async def _look(self) -> None:
+        try:
+            version = self._crossing.store.version()
+            if version == self._version:
+                return
+            watched = [(watch.session, watch.owner) for group in self._watches.values() for watch in group]
+            heads = await self._crossing.read(self._crossing.store.heads, watched)
+        except StoreError:
+            return  # Whoever follows meets the fault at its own next read and reports it.
+        self._version = version
+        for session, head in heads.items():
+            for watch in self._watches.get(session, ()):
+                watch.tell(head)

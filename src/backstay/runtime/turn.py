@@ -1,0 +1,72 @@
+"""A turn as its sender sees it: its events as they happen, its outcome, and a way to stop it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from backstay.model.event import UNSEEN, Cursor, Event, TurnEnded
+from backstay.model.ids import SessionId, TurnId
+from backstay.model.turn import Outcome, Turn
+from backstay.runtime.desk import Desk
+from backstay.runtime.follow import follow
+from backstay.store.port import Store
+
+
+class TurnHandle:
+    """A turn that was accepted. Everything here can be asked in any process, also after a restart."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        turn: Turn,
+        owner: str,
+        *,
+        repeated: bool = False,
+        forked_from: SessionId | None = None,
+    ) -> None:
+        self._desk, self._accepted, self._owner = desk, turn, owner
+        self.repeated, self.forked_from = repeated, forked_from
+
+    @property
+    def id(self) -> TurnId:
+        """The turn's id."""
+        return self._accepted.id
+
+    @property
+    def session(self) -> SessionId:
+        """The session it belongs to: another one than asked for, if it was sent to a fork."""
+        return self._accepted.session
+
+    async def read(self) -> Turn:
+        """The turn as it is now."""
+        crossing = self._desk.crossing
+        return await crossing.read(crossing.store.turn, self.id, owner=self._owner)
+
+    async def events(self, after: int | None = None) -> AsyncIterator[Event]:
+        """The turn's story: replayed from its beginning, or after an event's number, then live until it ends."""
+        number = max(self._accepted.event - 1, after or 0)
+        cursor = Cursor(fence=UNSEEN, number=number)
+        async for event in follow(self._desk.crossing, self._desk.pulse, self.session, self._owner, cursor):
+            if event.turn == self.id:
+                yield event
+                if isinstance(event.body, TurnEnded):
+                    return
+
+    async def outcome(self) -> Outcome:
+        """How the turn ended; waits until it has."""
+        with self._desk.pulse.watch(self.session, self._owner) as watch:
+            while True:
+                seen = watch.head
+                turn = await self.read()
+                if turn.outcome is not None:
+                    return turn.outcome
+                await watch.beyond(seen)
+
+    async def cancel(self) -> Outcome:
+        """Ask the turn to stop, wherever it runs. If its holder does not answer in time, it is fenced off."""
+        crossing = self._desk.crossing
+        await crossing.write(Store.cancel, self.id, owner=self._owner)
+        try:
+            return await asyncio.wait_for(self.outcome(), self._desk.timing.grace * 2)
+        except TimeoutError:
+            await crossing.write(Store.cancel, self.id, owner=self._owner, take=True)
+        return await self.outcome()
