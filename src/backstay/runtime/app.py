@@ -5,16 +5,17 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from backstay.agents.adapters import AgentLike, builder_of
 from backstay.clock import Clock
-from backstay.errors import ConfigError, StoreError, StoreUnavailable
+from backstay.errors import ConfigError, Conflict, NotFound, StoreError, StoreUnavailable
 from backstay.model.address import Address
-from backstay.model.ids import SessionId
+from backstay.model.ids import SessionId, TurnId
 from backstay.model.limits import Limits
 from backstay.model.search import SearchPage
 from backstay.model.session import SessionCursor, SessionFilter, SessionPage, Ttl
+from backstay.model.turn import Interrupted
 from backstay.runtime.crossing import Crossing
 from backstay.runtime.desk import Desk
 from backstay.runtime.pulse import Pulse
@@ -27,6 +28,8 @@ from backstay.store.sqlstore import SqlStore
 
 log = logging.getLogger("backstay.runtime")
 
+OnInterrupt = Literal["leave", "resume"]
+
 
 def open_app(
     where: str | Path,
@@ -38,12 +41,14 @@ def open_app(
     limits: Limits | None = None,
     timing: Timing | None = None,
     lease_seconds: float = 30.0,
+    on_interrupt: OnInterrupt = "leave",
     prompt: bool = True,
 ) -> "App":
     """An app on the store at a path or URL, to be used with `async with`.
 
     `agent` answers under the name `default`; `agents` are others, by name. Without any, the app accepts and follows
-    turns and leaves answering to other processes.
+    turns and leaves answering to other processes. With `on_interrupt="resume"`, a turn that this app finds interrupted
+    is gone on with, by the same agent, on what was said before; otherwise it is left to a person to retry.
     """
     named = {**({} if agent is None else {"default": agent}), **(agents or {})}
     if agent is not None and agents and "default" in agents:
@@ -56,6 +61,7 @@ def open_app(
         limits=limits,
         timing=timing or Timing(),
         lease_seconds=lease_seconds,
+        on_interrupt=on_interrupt,
         prompt=prompt,
     )
 
@@ -73,8 +79,10 @@ class App:
         limits: Limits | None,
         timing: Timing,
         lease_seconds: float,
+        on_interrupt: OnInterrupt,
         prompt: bool,
     ) -> None:
+        self._on_interrupt = on_interrupt
         self._where, self._clock, self._limits = where, clock, limits
         self._builders = {name: builder_of(agent) for name, agent in agents.items()}
         self._owner, self._timing, self._lease_seconds, self._prompt = owner, timing, lease_seconds, prompt
@@ -153,23 +161,38 @@ class App:
         if not isinstance(store, SqlStore):
             raise ConfigError(f"{self._where} is no store the runtime can use")
         store.enter()
-        store.reap()
         return store
 
     async def _claim_work(self) -> None:
         """Start turns that wait for our agents, whoever accepted them; ends by cancellation."""
-        names = self._desk.runner.names
-        version = -1
-        while names:
-            desk = self._desk
+        desk, version, reaped = self._desk, -1, 0.0
+        while desk.runner.names:
             try:
                 now = desk.crossing.store.version()
                 if now != version:
                     version = now
                     await self._claim_all(desk)
+                if asyncio.get_running_loop().time() - reaped >= self._lease_seconds / 3:
+                    reaped = asyncio.get_running_loop().time()
+                    await self._reap(desk)
             except StoreError:
                 log.warning("waiting turns could not be claimed", exc_info=True)
             await asyncio.sleep(self._timing.poll)
+
+    async def _reap(self, desk: Desk) -> None:
+        """End the turns of those who are gone, and go on with them if that is the policy."""
+        for turn in await desk.crossing.read(desk.crossing.store.reap):
+            if self._on_interrupt == "resume":
+                await self._resume(desk, turn)
+
+    async def _resume(self, desk: Desk, turn: TurnId) -> None:
+        store = desk.crossing.store
+        try:
+            ended = await desk.crossing.read(store.turn, turn, owner=self._owner)
+            if isinstance(ended.outcome, Interrupted) and ended.agent in desk.runner.names:
+                desk.start(await desk.crossing.write(Store.resume, turn, owner=self._owner))
+        except (NotFound, Conflict):
+            log.info("interrupted turn is left as it is", extra={"turn": turn}, exc_info=True)
 
     async def _claim_all(self, desk: Desk) -> None:
         store, names = desk.crossing.store, desk.runner.names

@@ -5,13 +5,14 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from backstay.agents.tools import Tool, ToolFailed
+from backstay.agents.tools import MayHaveRun, Tool, ToolFailed
 from backstay.errors import BackstayError
 from backstay.model.content import Json, ToolCall, ToolResult
 from backstay.model.ids import SessionId, TurnId, WindowId
 from backstay.model.message import Message
 from backstay.model.turn import Approval, OpenTurn, Steering
 from backstay.runtime.crossing import Crossing
+from backstay.runtime.ledger import Ledger, Line
 from backstay.runtime.pulse import Pulse
 from backstay.runtime.recorder import Recorder
 
@@ -19,8 +20,16 @@ from backstay.runtime.recorder import Recorder
 class LiveTurn:
     """One running turn. The same object in all its tasks and threads; its window is read live."""
 
-    def __init__(self, recorder: Recorder, crossing: Crossing, pulse: Pulse, messages: tuple[Message, ...]) -> None:
-        self._recorder, self._crossing, self._pulse = recorder, crossing, pulse
+    def __init__(
+        self,
+        recorder: Recorder,
+        crossing: Crossing,
+        pulse: Pulse,
+        *,
+        messages: tuple[Message, ...],
+        ledger: Ledger,
+    ) -> None:
+        self._recorder, self._crossing, self._pulse, self._ledger = recorder, crossing, pulse, ledger
         self._opened: OpenTurn = recorder.proof
         self._calls = 0
         self.messages = messages
@@ -53,7 +62,12 @@ class LiveTurn:
         return (await self._recorder.sync(steering=True)).steering
 
     async def call(self, tool: Tool, arguments: Mapping[str, Json]) -> Any:  # Any: whatever JSON the tool returns
-        key, call = await self._intend(tool, dict(arguments))
+        earlier = self._ledger.recall(tool.name, dict(arguments))
+        if earlier is not None and earlier.result is not None:
+            return _remembered(tool, earlier.result)
+        if earlier is not None and not tool.idempotent:
+            raise MayHaveRun(f"{tool.name} was interrupted; it is not known whether it ran")
+        key, call = await self._intend(tool, dict(arguments), earlier)
         if tool.approval and await self._decision(call) == "denied":
             await self._recorder.put(ToolResult(call, "denied by a person", error=True))
             raise ToolFailed(f"{tool.name} was denied by a person", hint="Tell the person, or find another way.")
@@ -69,10 +83,12 @@ class LiveTurn:
         await self._recorder.sync()
         return output
 
-    async def _intend(self, tool: Tool, arguments: dict[str, Json]) -> tuple[str, str]:
+    async def _intend(self, tool: Tool, arguments: dict[str, Json], earlier: Line | None) -> tuple[str, str]:
         """Write down that the tool is about to run; its key, and the id of the call."""
         self._calls += 1
         call = f"call-{self._calls}"
+        if earlier is not None:
+            self._recorder.repeat(call, earlier.call.ordinal)
         await self._recorder.put(
             ToolCall(call, tool.name, arguments, approval=tool.approval, idempotent=tool.idempotent)
         )
@@ -89,6 +105,13 @@ class LiveTurn:
                 if found != "asked":
                     return found
                 await watch.beyond(seen)
+
+
+def _remembered(tool: Tool, result: ToolResult) -> Any:  # Any: whatever JSON the tool returned
+    """The result of an earlier call, as the agent would have got it then."""
+    if result.error:
+        raise ToolFailed(f"{tool.name} failed: {result.output}")
+    return result.output
 
 
 async def _run(tool: Tool, arguments: Mapping[str, Json], key: str) -> Any:  # Any: whatever JSON the tool returns

@@ -44,6 +44,7 @@ class Recorder:
         self._bytes = 0
         self._oldest = 0.0
         self._wanted: list[_Wanted] = []
+        self._repeats: dict[str, int] = {}
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._stopping = False
@@ -64,6 +65,10 @@ class Recorder:
         while self._bytes >= self._timing.buffer_bytes and not self._stopping:
             self._room.clear()
             await self._room.wait()
+
+    def repeat(self, call: str, ordinal: int) -> None:
+        """The call with this id, said next, is an earlier one made again: it keeps its ordinal and so its key."""
+        self._repeats[call] = ordinal
 
     async def sync(self, *, steering: bool = False) -> Checkpointed:
         """Wait until everything said so far is stored, durably if it holds more than words."""
@@ -194,7 +199,9 @@ class Recorder:
         """Checkpoint, again and again while the disk is full or taken, as long as the lease allows."""
         while True:
             try:
-                return await self._crossing.write(Store.checkpoint, self.proof, bodies, take_steering=steering)
+                return await self._crossing.write(
+                    Store.checkpoint, self.proof, bodies, take_steering=steering, repeats=self._repeats
+                )
             except (StoreFull, StoreUnavailable):
                 if self._age(self._last_write) >= self._lease_seconds:
                     raise

@@ -10,6 +10,7 @@ from backstay.model.projection import readable
 from backstay.model.turn import Cancelled, Completed, Failed, Interrupted, OpenTurn, Outcome
 from backstay.runtime import context
 from backstay.runtime.crossing import Crossing
+from backstay.runtime.ledger import Ledger
 from backstay.runtime.live import LiveTurn
 from backstay.runtime.pulse import Pulse
 from backstay.runtime.recorder import Recorder
@@ -60,7 +61,12 @@ class Runner:
         """Let the agent answer. Everything it starts inherits the turn."""
         store = self._crossing.store
         page = await self._crossing.read(store.messages, opened.session, owner=opened.owner)
-        turn = LiveTurn(recorder, self._crossing, self._pulse, readable(page.messages))
+        ledger = Ledger()
+        if opened.root != opened.id:
+            calls = await self._crossing.read(store.ledger, opened.root, owner=opened.owner)
+            ledger = Ledger(calls, page.messages)
+        messages = readable(page.messages)
+        turn = LiveTurn(recorder, self._crossing, self._pulse, messages=messages, ledger=ledger)
         context.enter(turn)
         agent = self._agents[opened.agent or ""]()
         words = agent.stream(turn)

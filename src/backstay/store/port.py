@@ -7,7 +7,7 @@ included.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -48,6 +48,7 @@ from backstay.model.turn import (
 from backstay.model.window import Moved, Window
 
 ANY = SessionFilter()
+NOTHING: Mapping[str, int] = {}
 
 
 class Store(ABC):
@@ -194,6 +195,13 @@ class Store(ABC):
         """Whether `claim` for these agents would find something now; writes nothing."""
 
     @abstractmethod
+    def resume(self, turn: TurnId, *, owner: str) -> OpenTurn:
+        """Open a new turn that goes on for an interrupted one: same input, same root, same ledger.
+
+        Only for the last turn of its session, and only while nothing runs or waits there.
+        """
+
+    @abstractmethod
     def renew(self, turn: OpenTurn) -> Renewed:
         """Keep the lease of a turn that has nothing to say. No event, no revision."""
 
@@ -202,11 +210,19 @@ class Store(ABC):
         """What waits for the holder, without writing anything; `LeaseLost` if it no longer holds the turn."""
 
     @abstractmethod
-    def checkpoint(self, turn: OpenTurn, bodies: Sequence[Body], *, take_steering: bool = False) -> Checkpointed:
+    def checkpoint(
+        self,
+        turn: OpenTurn,
+        bodies: Sequence[Body],
+        *,
+        take_steering: bool = False,
+        repeats: Mapping[str, int] = NOTHING,
+    ) -> Checkpointed:
         """Store what the agent said since the last checkpoint; `LeaseLost` if the turn is no longer this holder's.
 
         Text and thoughts alone survive the death of the process; anything else survives power loss. With
-        `take_steering` the waiting steering inputs become part of this turn before the agent sees them.
+        `take_steering` the waiting steering inputs become part of this turn before the agent sees them. `repeats` names
+        the calls that are made again under the ordinal, and so the key, they had in an interrupted turn.
         """
 
     @abstractmethod
@@ -387,6 +403,10 @@ class Store(ABC):
     @abstractmethod
     def calls(self, turn: TurnId, *, owner: str) -> tuple[Call, ...]:
         """The turn's tool calls and what is known of their effects."""
+
+    @abstractmethod
+    def ledger(self, root: TurnId, *, owner: str) -> tuple[Call, ...]:
+        """The tool calls of a turn and of those that went on for it after an interruption, in order."""
 
     @abstractmethod
     def addresses(self, session: SessionId, *, owner: str) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The store on an SQL engine: checks what comes in at the door, and hands each verb to the engine."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
@@ -55,7 +55,7 @@ from backstay.model.turn import (
 from backstay.model.window import Moved, Window
 from backstay.store.door import Door, find, find_held
 from backstay.store.engine import Engine, Pending, Transaction
-from backstay.store.port import Store
+from backstay.store.port import ANY, NOTHING, Store
 from backstay.store.verbs import (
     blobs,
     cancelling,
@@ -65,6 +65,7 @@ from backstay.store.verbs import (
     maintenance,
     marks,
     reading,
+    resuming,
     retrying,
     running,
     search,
@@ -76,7 +77,6 @@ from backstay.store.verbs.submitting import Request
 P = ParamSpec("P")
 T = TypeVar("T")
 
-ANY = SessionFilter()
 PAGE = 1_000
 DAY_MS = 86_400_000
 CATCH_UP_STEPS = 10
@@ -241,15 +241,26 @@ class SqlStore(Store):
     def has_work(self, agents: Collection[str]) -> bool:
         return self._read(submitting.has_work, agents)
 
+    def resume(self, turn: TurnId, *, owner: str) -> OpenTurn:
+        self._start(True)
+        return self._write(resuming.resume, check_turn_id(turn), owner)
+
     def renew(self, turn: OpenTurn) -> Renewed:
         return self._write(running.renew, turn)
 
     def mail(self, turn: OpenTurn) -> Mail:
         return self._engine.peek(lambda tx: find_held(tx, turn)).mail()
 
-    def checkpoint(self, turn: OpenTurn, bodies: Sequence[Body], *, take_steering: bool = False) -> Checkpointed:
+    def checkpoint(
+        self,
+        turn: OpenTurn,
+        bodies: Sequence[Body],
+        *,
+        take_steering: bool = False,
+        repeats: Mapping[str, int] = NOTHING,
+    ) -> Checkpointed:
         only_deltas = not take_steering and all(isinstance(body, Text | Thought) for body in bodies)
-        verb = partial(running.checkpoint, turn=turn, bodies=bodies, take_steering=take_steering)
+        verb = partial(running.checkpoint, turn=turn, bodies=bodies, take_steering=take_steering, repeats=repeats)
         return self._engine.write(verb, durable=not only_deltas)
 
     def finish(
@@ -453,6 +464,9 @@ class SqlStore(Store):
     def calls(self, turn: TurnId, *, owner: str) -> tuple[Call, ...]:
         self.turn(turn, owner=owner)
         return self._read(reading.calls, turn, owner)
+
+    def ledger(self, root: TurnId, *, owner: str) -> tuple[Call, ...]:
+        return self._read(reading.ledger, check_turn_id(root), owner)
 
     def addresses(self, session: SessionId, *, owner: str) -> tuple[str, ...]:
         return self._read(reading.addresses, check_session_id(session), owner)

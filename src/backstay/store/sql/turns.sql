@@ -68,8 +68,12 @@ WHERE t.agent = :agent AND t.state = 'waiting' AND t.taken_by IS NULL AND s.runn
 ORDER BY t.id LIMIT 1
 
 -- name: add_call
+-- A new line of the ledger; or the same call again, by a turn that goes on for one that was interrupted in it.
 INSERT INTO calls (root_id, ordinal, turn_id, call_id, name, arguments_hash, approval, effect)
 VALUES (:root, :ordinal, :turn, :call, :name, :arguments_hash, :approval, 'called')
+ON CONFLICT (root_id, ordinal) DO UPDATE SET
+    turn_id = excluded.turn_id, call_id = excluded.call_id, name = excluded.name,
+    arguments_hash = excluded.arguments_hash, approval = excluded.approval, effect = excluded.effect
 
 -- name: count_calls
 SELECT count(*) FROM calls WHERE root_id = :root
@@ -83,6 +87,10 @@ SELECT {{call_columns}} FROM calls c WHERE c.turn_id = :turn AND c.call_id = :ca
 
 -- name: calls
 SELECT {{call_columns}} FROM calls c WHERE c.turn_id = :turn ORDER BY c.ordinal
+
+-- name: ledger
+-- All calls of a root turn and of those that went on for it.
+SELECT {{call_columns}} FROM calls c WHERE c.root_id = :root ORDER BY c.ordinal
 
 -- name: set_effect
 UPDATE calls SET effect = :effect WHERE turn_id = :turn AND call_id = :call

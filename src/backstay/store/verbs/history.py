@@ -49,7 +49,7 @@ def before_last_turn(tx: Transaction, door: Door) -> tuple[Message, Spot]:
     if found is None:
         raise NothingToDo(f"{door.id} has no turn to retry")
     turn, spot = found
-    said = _message_at(tx, spot)
+    said = messages.at(tx, *spot)
     if said.role != "user" or said.turn != turn:
         raise NothingToDo(f"{turn} has no input that could be tried again")
     return said, spot
@@ -60,7 +60,7 @@ def before_message(tx: Transaction, door: Door, message: MessageId) -> tuple[Tur
     place = windows.locate(tx, door.window, message)
     if place is None:
         raise NotFound(f"{message} is not part of {door.id}", hint="It may have been undone, or belong elsewhere.")
-    found = _message_at(tx, place)
+    found = messages.at(tx, *place)
     if found.role != "user" or found.turn is None:
         raise InvalidPayload(f"{message} was not said by a person", hint="Only a person's messages can be edited.")
     turn = windows.last_turn(tx, place.window, place.position + 1)
@@ -232,11 +232,3 @@ def _opened(tx: Transaction, door: Door, body: WindowOpened) -> None:
 def _moved(tx: Transaction, door: Door) -> Moved:
     leave(tx, door)
     return Moved(window=windows.get(tx, door.window), revision=door.revision, context=door.context, length=door.length)
-
-
-def _message_at(tx: Transaction, spot: Spot) -> Message:
-    for stretch in windows.stretches(tx, spot.window, spot.position + 1):
-        found = messages.read(tx, stretch, low=spot.position, high=spot.position + 1, limit=1)
-        if found:
-            return found[0]
-    raise NotFound(f"there is no message at {spot.position} of {spot.window}")

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from backstay.errors import CorruptRecord, NotFound
 from backstay.model.codec import FORMAT, decode_parts, write_parts
 from backstay.model.content import Attachment, Part
-from backstay.model.ids import MessageId, TurnId
+from backstay.model.ids import MessageId, TurnId, WindowId
 from backstay.model.message import Message, NewMessage
 from backstay.store.door import Door
 from backstay.store.engine import Transaction
@@ -87,6 +88,23 @@ def _read(tx: Transaction, query: str, part: Stretch | None, limit: int) -> list
         )
         for position, message, turn, role, partial, version, body, at in rows
     ]
+
+
+def at(tx: Transaction, window: WindowId, position: int) -> Message:
+    """The message at this position of a window."""
+    for stretch in stretches(tx, window, position + 1):
+        found = read(tx, stretch, low=position, high=position + 1, limit=1)
+        if found:
+            return found[0]
+    raise NotFound(f"there is no message at {position} of {window}")
+
+
+def place_of(tx: Transaction, message: MessageId) -> tuple[WindowId, int, int]:
+    """Where a message was said, as a stretch of one."""
+    row = tx.one("message_place", message=message)
+    if row is None:
+        raise CorruptRecord(message, "is missing")
+    return row[0], row[1], row[1] + 1
 
 
 def show_last_of_window(tx: Transaction, door: Door) -> None:

@@ -111,6 +111,12 @@ def calls(tx: Transaction, turn: TurnId, owner: str) -> tuple[Call, ...]:
     return tuple(call_value(row) for row in tx.all("calls", turn=turn))
 
 
+def ledger(tx: Transaction, root: TurnId, owner: str) -> tuple[Call, ...]:
+    """The tool calls of a root turn and of those that went on for it, in order."""
+    find_turn(tx, root, owner)
+    return tuple(call_value(row) for row in tx.all("ledger", root=root))
+
+
 def addresses(tx: Transaction, session: SessionId, owner: str) -> tuple[str, ...]:
     """The spellings of the addresses that lead to a session."""
     find(tx, session, owner)

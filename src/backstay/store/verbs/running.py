@@ -1,6 +1,6 @@
 """A running turn: started, checkpointed, renewed and ended by its holder, or ended for a holder that is gone."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -66,6 +66,16 @@ def open_turn(
     return _proof(door, turn, agent, root, said)
 
 
+def go_on_with(tx: Transaction, door: Door, turn: TurnRow, said: Message) -> OpenTurn:
+    """Take the lease for a turn whose input is in the window already. The caller writes the turn's row and the door."""
+    take_lease(tx, door)
+    door.running, door.cancelling = turn.id, 0
+    door.revision += 1
+    events.tell(tx, door, TurnStarted(turn.agent), turn.id, Said(*messages.place_of(tx, said.id)))
+    door.held_event = door.last_event
+    return _proof(door, turn.id, turn.agent, turn.root, said)
+
+
 def take_lease(tx: Transaction, door: Door) -> None:
     """Become the holder. The fence grows, so whoever held the session before can no longer write."""
     door.fence += 1
@@ -98,11 +108,13 @@ def renew(tx: Transaction, turn: OpenTurn) -> Renewed:
     return Renewed(open=msgspec.structs.replace(turn, lease_until=door.lease_until), mail=door.mail())
 
 
-def checkpoint(tx: Transaction, turn: OpenTurn, bodies: Sequence[Body], *, take_steering: bool) -> Checkpointed:
+def checkpoint(
+    tx: Transaction, turn: OpenTurn, bodies: Sequence[Body], *, take_steering: bool, repeats: Mapping[str, int]
+) -> Checkpointed:
     """Store what the agent said since the last checkpoint."""
     door = find_held(tx, turn)
     _notice_lost_tail(tx, door, turn)
-    keys = _tell_bodies(tx, door, turn, bodies)
+    keys = _tell_bodies(tx, door, turn, bodies, repeats)
     taken = _take_steering(tx, door, turn) if take_steering and door.steering else ()
     door.held_event = door.last_event
     door.lease_until, door.lease_boot = tx.lease()
@@ -121,7 +133,7 @@ def finish(
         raise InvalidPayload(f"{outcome!r} is no outcome", hint="Use Completed, Cancelled, Failed or Interrupted.")
     door = find_held(tx, turn)
     _notice_lost_tail(tx, door, turn)
-    _tell_bodies(tx, door, turn, bodies)
+    _tell_bodies(tx, door, turn, bodies, {})
     unbroken = door.context == turn.context
     row = find_row(tx, turn.id, turn.owner)
     said = end(tx, door, row, outcome)
@@ -239,7 +251,9 @@ def _notice_lost_tail(tx: Transaction, door: Door, turn: OpenTurn) -> None:
         events.tell(tx, door, TailLost(), turn.id)
 
 
-def _tell_bodies(tx: Transaction, door: Door, turn: OpenTurn, bodies: Sequence[Body]) -> dict[str, str]:
+def _tell_bodies(
+    tx: Transaction, door: Door, turn: OpenTurn, bodies: Sequence[Body], repeats: Mapping[str, int]
+) -> dict[str, str]:
     """Add what the agent said to the story; the keys of its tool calls."""
     keys: dict[str, str] = {}
     for body in bodies:
@@ -249,27 +263,19 @@ def _tell_bodies(tx: Transaction, door: Door, turn: OpenTurn, bodies: Sequence[B
                 hint="Yield Text, Thought, ToolCall, ToolResult, Usage, Custom.",
             )
         check_body(body, tx.limits)
-        key = _enter_in_ledger(tx, turn, body)
         if isinstance(body, ToolCall):
-            keys[body.id] = key
-        events.tell(tx, door, event_of(body, key), turn.id)
+            keys[body.id] = _note_call(tx, turn, body, repeats.get(body.id))
+        elif isinstance(body, ToolResult):
+            _note_result(tx, turn, body)
+        events.tell(tx, door, event_of(body, keys.get(getattr(body, "id", ""), "")), turn.id)
     return keys
 
 
-def _enter_in_ledger(tx: Transaction, turn: OpenTurn, body: Body) -> str:
-    """Note a tool call or its result; the key of a call."""
-    if isinstance(body, ToolCall):
-        return _note_call(tx, turn, body)
-    if isinstance(body, ToolResult):
-        _note_result(tx, turn, body)
-    return ""
-
-
-def _note_call(tx: Transaction, turn: OpenTurn, call: ToolCall) -> str:
+def _note_call(tx: Transaction, turn: OpenTurn, call: ToolCall, repeats: int | None) -> str:
+    """Enter a call in the ledger, or an earlier one of its root turn that is made again; its key."""
     if tx.one("call", turn=turn.id, call=call.id) is not None:
         raise InvalidPayload(f"tool call {call.id!r} was already made in {turn.id}", hint="Give every call its own id.")
-    counted = tx.one("count_calls", root=turn.root)
-    ordinal = counted[0] if counted else 0
+    ordinal = _next_ordinal(tx, turn) if repeats is None else repeats
     tx.run(
         "add_call",
         root=turn.root,
@@ -281,6 +287,11 @@ def _note_call(tx: Transaction, turn: OpenTurn, call: ToolCall) -> str:
         approval="asked" if call.approval else "none",
     )
     return f"{turn.root}.{ordinal}"
+
+
+def _next_ordinal(tx: Transaction, turn: OpenTurn) -> int:
+    counted = tx.one("count_calls", root=turn.root)
+    return counted[0] if counted else 0
 
 
 def _note_result(tx: Transaction, turn: OpenTurn, result: ToolResult) -> None:

@@ -98,9 +98,9 @@ def _open_or_enqueue(
     if request.start and not busy and not door.waiting:
         words = Written(NewMessage(role="user", parts=said.parts), said.body)
         opened = running.open_turn(tx, door, turn, said.agent, words, root=turn)
-        row = _new_row(tx, door, turn, said.agent, "running")
+        row = new_row(tx, door, turn, said.agent, "running")
         row.event = row.first_event = opened.event
-        _add(tx, row, request, said.fingerprint)
+        add(tx, row, request, said.fingerprint)
         return row, opened
     row = _enqueue(tx, door, turn, request, said)
     next_up = running.go_on(tx, door, (said.agent,)) if request.start and not busy else None
@@ -128,8 +128,8 @@ def _record_in(
     turn = tx.ids.turn()
     if door.running is None and not door.waiting:
         check_pairing(messages_said, open_calls=lambda: history.open_calls(tx, door))
-        row = _new_row(tx, door, turn, None, "ended")
-        _add(tx, row, request, fingerprint)
+        row = new_row(tx, door, turn, None, "ended")
+        add(tx, row, request, fingerprint)
         return row, running.add_recorded(tx, door, turn, said)
     if request.if_busy == "reject":
         raise SessionBusy(f"a turn runs or waits in {door.id}")
@@ -201,12 +201,12 @@ def _enqueue(tx: Transaction, door: Door, turn: TurnId, request: Request, said: 
     _make_room(tx, door)
     if request.if_busy == "replace" and door.running is not None:
         ask_to_cancel(tx, door, door.running)
-    row = _new_row(tx, door, turn, said.agent, "waiting")
+    row = new_row(tx, door, turn, said.agent, "waiting")
     row.input = said.body
     row.steer = int(request.if_busy == "steer" and door.running is not None)
     door.steering += row.steer
     door.revision += 1
-    _add(tx, row, request, said.fingerprint, place=door.queued + (0 if request.if_busy in _NEXT else _BEHIND))
+    add(tx, row, request, said.fingerprint, place=door.queued + (0 if request.if_busy in _NEXT else _BEHIND))
     messages.keep_blobs(tx, door.owner, turn, said.parts)
     events.tell(tx, door, TurnSubmitted(said.agent, said.parts, bool(row.steer)), turn)
     return row
@@ -223,9 +223,9 @@ def _enqueue_record(
 ) -> TurnRow:
     _make_room(tx, door)
     door.revision += 1
-    row = _new_row(tx, door, turn, None, "waiting")
+    row = new_row(tx, door, turn, None, "waiting")
     row.input = encode_record(said).decode()
-    _add(tx, row, request, fingerprint, place=door.queued + _BEHIND)
+    add(tx, row, request, fingerprint, place=door.queued + _BEHIND)
     for message in said:
         messages.keep_blobs(tx, door.owner, turn, message.parts)
     events.tell(tx, door, TurnSubmitted(None, said[0].parts), turn)
@@ -249,7 +249,8 @@ def ask_to_cancel(tx: Transaction, door: Door, turn: TurnId) -> None:
     events.tell(tx, door, CancelRequested(), turn)
 
 
-def _new_row(tx: Transaction, door: Door, turn: TurnId, agent: str | None, state: TurnState) -> TurnRow:
+def new_row(tx: Transaction, door: Door, turn: TurnId, agent: str | None, state: TurnState) -> TurnRow:
+    """The row of a turn that is about to be told of."""
     ended = state == "ended"
     return TurnRow(
         id=turn,
@@ -265,7 +266,8 @@ def _new_row(tx: Transaction, door: Door, turn: TurnId, agent: str | None, state
     )
 
 
-def _add(tx: Transaction, row: TurnRow, request: Request, fingerprint: bytes | None, place: int = 0) -> None:
+def add(tx: Transaction, row: TurnRow, request: Request, fingerprint: bytes | None, place: int = 0) -> None:
+    """Store a new turn's row."""
     row.request_id = request.id
     tx.run(
         "add_turn",
