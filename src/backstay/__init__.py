@@ -7,6 +7,7 @@ from backstay.model.message import Message, NewMessage
 from backstay.model.session import Session, Ttl
 from backstay.runtime.app import App
 from backstay.runtime.app import open_app as open  # noqa: A004  # `backstay.open` is how people say it
+from backstay.runtime.blocking import open_blocking
 from backstay.runtime.context import current
 from backstay.runtime.timing import Timing
 from backstay.store import Store, open_store
@@ -31,5 +32,6 @@ __all__ = [
     "Usage",
     "current",
     "open",
+    "open_blocking",
     "open_store",
 ]

@@ -22,6 +22,7 @@ from backstay.runtime.pulse import Pulse
 from backstay.runtime.runner import Runner
 from backstay.runtime.session import SessionHandle
 from backstay.runtime.timing import Timing
+from backstay.runtime.titles import Titler, give_title
 from backstay.store import open_store
 from backstay.store.port import ANY, Store
 from backstay.store.sqlstore import SqlStore
@@ -42,13 +43,15 @@ def open_app(
     timing: Timing | None = None,
     lease_seconds: float = 30.0,
     on_interrupt: OnInterrupt = "leave",
+    titler: Titler | None = None,
     prompt: bool = True,
 ) -> "App":
     """An app on the store at a path or URL, to be used with `async with`.
 
     `agent` answers under the name `default`; `agents` are others, by name. Without any, the app accepts and follows
     turns and leaves answering to other processes. With `on_interrupt="resume"`, a turn that this app finds interrupted
-    is gone on with, by the same agent, on what was said before; otherwise it is left to a person to retry.
+    is gone on with, by the same agent, on what was said before; otherwise it is left to a person to retry. A `titler` is
+    asked for a title after the first completed turn of a session that has none.
     """
     named = {**({} if agent is None else {"default": agent}), **(agents or {})}
     if agent is not None and agents and "default" in agents:
@@ -62,6 +65,7 @@ def open_app(
         timing=timing or Timing(),
         lease_seconds=lease_seconds,
         on_interrupt=on_interrupt,
+        titler=titler,
         prompt=prompt,
     )
 
@@ -80,9 +84,10 @@ class App:
         timing: Timing,
         lease_seconds: float,
         on_interrupt: OnInterrupt,
+        titler: Titler | None,
         prompt: bool,
     ) -> None:
-        self._on_interrupt = on_interrupt
+        self._on_interrupt, self._titler = on_interrupt, titler
         self._where, self._clock, self._limits = where, clock, limits
         self._builders = {name: builder_of(agent) for name, agent in agents.items()}
         self._owner, self._timing, self._lease_seconds, self._prompt = owner, timing, lease_seconds, prompt
@@ -94,7 +99,10 @@ class App:
         crossing = Crossing(store)
         pulse = Pulse(crossing, self._timing.poll, prompt=self._prompt)
         runner = Runner(crossing, pulse, self._builders, self._timing, self._lease_seconds)
-        self._entered = Desk(crossing, pulse, runner, self._timing)
+        desk = self._entered = Desk(crossing, pulse, runner, self._timing)
+        titler = self._titler
+        if titler is not None:
+            runner.on_completed = lambda turn: desk.keep(give_title(desk, turn, titler), name=f"title {turn.session}")
         self._background = [
             asyncio.create_task(pulse.run(), name="backstay pulse"),
             asyncio.create_task(self._claim_work(), name="backstay claims"),

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 
 from backstay.agents.adapters import Builder
 from backstay.errors import BackstayError, LeaseLost, Rejected, StoreError
@@ -29,6 +29,7 @@ class Runner:
         self._crossing, self._pulse, self._agents = crossing, pulse, agents
         self._timing, self._lease_seconds = timing, lease_seconds
         self.closing = asyncio.Event()
+        self.on_completed: Callable[[OpenTurn], None] | None = None
         self.abandoned = 0
 
     @property
@@ -180,6 +181,8 @@ class Runner:
         except BackstayError as error:
             return await self._finish_without(recorder, error)
         self._pulse.tell(recorder.proof.session, finished.event)
+        if isinstance(outcome, Completed) and self.on_completed is not None:
+            self.on_completed(recorder.proof)
         return finished.opened
 
     async def _finish_without(self, recorder: Recorder, error: BackstayError) -> OpenTurn | None:

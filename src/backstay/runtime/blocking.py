@@ -1,0 +1,270 @@
+"""The same app for scripts and notebooks: every verb waits. Nothing is decided here, only forwarded."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from backstay.agents.adapters import AgentLike
+from backstay.model.address import Address
+from backstay.model.content import Content
+from backstay.model.event import Cursor, Event
+from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
+from backstay.model.message import Message, NewMessage
+from backstay.model.search import SearchPage
+from backstay.model.session import Deleted, Session, SessionCursor, SessionFilter, SessionPage, Ttl
+from backstay.model.turn import IfBusy, Outcome, Recorded, Turn
+from backstay.model.window import Moved, Window
+from backstay.runtime.app import App, open_app
+from backstay.runtime.session import SessionHandle
+from backstay.runtime.timing import Timing
+from backstay.runtime.turn import TurnHandle
+from backstay.store.port import ANY
+
+T = TypeVar("T")
+
+
+class Portal:
+    """An event loop on a thread of its own, and the way to it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="backstay-loop", daemon=True)
+        self._thread.start()
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something on the loop and wait for it; Ctrl-C cancels it."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def each(self, items: AsyncIterator[T]) -> Iterator[T]:
+        """What an async iterator gives, one by one."""
+        try:
+            while True:
+                try:
+                    yield self.wait(_next(items))
+                except StopAsyncIteration:
+                    return
+        finally:
+            self.wait(_close(items))
+
+    def close(self) -> None:
+        """Stop the loop and its thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _next(items: AsyncIterator[T]) -> T:
+    return await anext(items)
+
+
+async def _close(items: AsyncIterator[T]) -> None:
+    close = getattr(items, "aclose", None)
+    if close is not None:
+        await close()
+
+
+def open_blocking(
+    where: str | Path,
+    *,
+    agent: AgentLike | None = None,
+    agents: Mapping[str, AgentLike] | None = None,
+    owner: str = "local",
+    timing: Timing | None = None,
+    lease_seconds: float = 30.0,
+) -> "BlockingApp":
+    """The app of `backstay.open`, to be used with a plain `with`."""
+    return BlockingApp(
+        open_app(where, agent=agent, agents=agents, owner=owner, timing=timing, lease_seconds=lease_seconds)
+    )
+
+
+class BlockingApp:
+    """Sessions and the agents that answer in them."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._portal = Portal()
+
+    def __enter__(self) -> Self:
+        self._portal.wait(self._app.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._portal.wait(self._app.close())
+        self._portal.close()
+
+    def session(
+        self, which: Address | SessionId | None = None, *, ttl: Ttl | None = None, agent: str = "default"
+    ) -> "BlockingSession":
+        """The session behind an address, made if need be; or the one with this id; or a new one."""
+        return BlockingSession(self._portal, self._portal.wait(self._app.session(which, ttl=ttl, agent=agent)))
+
+    def sessions(
+        self, filter: SessionFilter = ANY, *, after: SessionCursor | None = None, limit: int = 50
+    ) -> SessionPage:
+        """Sessions, newest first."""
+        return self._portal.wait(self._app.sessions(filter, after=after, limit=limit))
+
+    def search(self, text: str, *, filter: SessionFilter = ANY, limit: int = 20) -> SearchPage:
+        """Messages that match, best first."""
+        return self._portal.wait(self._app.search(text, filter=filter, limit=limit))
+
+
+class BlockingTurn:
+    """A turn that was accepted."""
+
+    def __init__(self, portal: Portal, turn: TurnHandle) -> None:
+        self._portal, self._turn = portal, turn
+
+    @property
+    def id(self) -> TurnId:
+        """The turn's id."""
+        return self._turn.id
+
+    @property
+    def session(self) -> SessionId:
+        """The session it belongs to."""
+        return self._turn.session
+
+    @property
+    def repeated(self) -> bool:
+        """Whether this request had been accepted before."""
+        return self._turn.repeated
+
+    @property
+    def forked_from(self) -> SessionId | None:
+        """The busy session it was kept out of."""
+        return self._turn.forked_from
+
+    def read(self) -> Turn:
+        """The turn as it is now."""
+        return self._portal.wait(self._turn.read())
+
+    def events(self, after: int | None = None) -> Iterator[Event]:
+        """The turn's story, replayed, then live until it ends."""
+        return self._portal.each(self._turn.events(after))
+
+    def outcome(self) -> Outcome:
+        """How the turn ended; waits until it has."""
+        return self._portal.wait(self._turn.outcome())
+
+    def cancel(self) -> Outcome:
+        """Stop the turn, wherever it runs."""
+        return self._portal.wait(self._turn.cancel())
+
+
+class BlockingSession:
+    """One session."""
+
+    def __init__(self, portal: Portal, session: SessionHandle) -> None:
+        self._portal, self._session = portal, session
+
+    @property
+    def id(self) -> SessionId:
+        """The session's id."""
+        return self._session.id
+
+    def send(
+        self,
+        content: Content,
+        *,
+        request_id: str | None = None,
+        if_busy: IfBusy = "enqueue",
+        expect_revision: int | None = None,
+        agent: str | None = None,
+    ) -> BlockingTurn:
+        """Say something. Durable when this returns."""
+        sent = self._session.send(
+            content, request_id=request_id, if_busy=if_busy, expect_revision=expect_revision, agent=agent
+        )
+        return BlockingTurn(self._portal, self._portal.wait(sent))
+
+    def steer(self, content: Content, *, request_id: str | None = None) -> BlockingTurn:
+        """Say something to the running turn."""
+        return BlockingTurn(self._portal, self._portal.wait(self._session.steer(content, request_id=request_id)))
+
+    def record(
+        self,
+        messages: Sequence[NewMessage],
+        *,
+        request_id: str | None = None,
+        if_busy: IfBusy = "enqueue",
+        expect_revision: int | None = None,
+    ) -> Recorded:
+        """Add finished messages of an agent that is run elsewhere."""
+        return self._portal.wait(
+            self._session.record(messages, request_id=request_id, if_busy=if_busy, expect_revision=expect_revision)
+        )
+
+    def retry(self, *, agent: str | None = None, request_id: str | None = None) -> BlockingTurn:
+        """Have the last input answered again."""
+        return BlockingTurn(self._portal, self._portal.wait(self._session.retry(agent=agent, request_id=request_id)))
+
+    def edit(
+        self, message: MessageId, content: Content, *, agent: str | None = None, request_id: str | None = None
+    ) -> BlockingTurn:
+        """Say something else in place of an earlier message."""
+        edited = self._session.edit(message, content, agent=agent, request_id=request_id)
+        return BlockingTurn(self._portal, self._portal.wait(edited))
+
+    def read(self) -> Session:
+        """The session as it is now."""
+        return self._portal.wait(self._session.read())
+
+    def messages(self, *, window: WindowId | None = None, last: int | None = None) -> tuple[Message, ...]:
+        """What stands in the session's window, or in another of its windows."""
+        return self._portal.wait(self._session.messages(window=window, last=last))
+
+    def lineage(self) -> tuple[Window, ...]:
+        """All windows, oldest first."""
+        return self._portal.wait(self._session.lineage())
+
+    def follow(self, after: Cursor | int = 0) -> Iterator[Event]:
+        """The session's story, then live."""
+        return self._portal.each(self._session.follow(after))
+
+    def undo(self, *, expect_revision: int | None = None) -> Moved:
+        """Take the last turn back."""
+        return self._portal.wait(self._session.undo(expect_revision=expect_revision))
+
+    def redo(self, *, expect_revision: int | None = None) -> Moved:
+        """Bring back what the last undo took."""
+        return self._portal.wait(self._session.redo(expect_revision=expect_revision))
+
+    def fork(self, at: MessageId | None = None) -> "BlockingSession":
+        """A new session from the ended turns of this one."""
+        return BlockingSession(self._portal, self._portal.wait(self._session.fork(at)))
+
+    def rename(self, title: str | None) -> Session:
+        """Give it a title."""
+        return self._portal.wait(self._session.rename(title))
+
+    def pin(self, pinned: bool = True) -> Session:
+        """Pin or unpin."""
+        return self._portal.wait(self._session.pin(pinned))
+
+    def archive(self, archived: bool = True) -> Session:
+        """Put away or bring back."""
+        return self._portal.wait(self._session.archive(archived))
+
+    def tag(self, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Session:
+        """Add and remove tags."""
+        return self._portal.wait(self._session.tag(add=add, remove=remove))
+
+    def end(self) -> Session:
+        """End it for good."""
+        return self._portal.wait(self._session.end())
+
+    def delete(self) -> Deleted:
+        """Remove it and what it said."""
+        return self._portal.wait(self._session.delete())
