@@ -16,6 +16,8 @@ from backstay.model.limits import Limits
 
 FORMAT = 1
 
+_JSON_FIELDS = frozenset({"arguments", "output", "data"})
+_PLAIN = frozenset({str, bool, int, float, type(None)})
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 _encode = msgspec.json.Encoder().encode
@@ -30,7 +32,8 @@ _decode_names = msgspec.json.Decoder(tuple[str, ...]).decode
 def encode_parts(parts: Sequence[Part], limits: Limits) -> str:
     """Parts from outside as stored text, or a refusal that says what is wrong with them."""
     text = write_parts(parts)
-    if len(text) > limits.message_bytes and len(text.encode()) > limits.message_bytes:
+    # No character takes more than four bytes: most messages need not be counted.
+    if len(text) * 4 > limits.message_bytes and len(text.encode()) > limits.message_bytes:
         raise _too_large("the message", len(text.encode()), limits.message_bytes)
     if not all(type(part) is Text and type(part.text) is str for part in parts):
         _check_parts(parts, text, limits)
@@ -85,8 +88,7 @@ def check_body(body: Body, limits: Limits) -> None:
     text = _written(body, "a body")
     if len(text) > limits.message_bytes:
         raise _too_large("a streamed body", len(text), limits.message_bytes)
-    if isinstance(body, ToolCall | ToolResult | Custom):
-        _check_json(_json_of(body), limits.json_depth)
+    _check_fields(body, limits)
     try:
         _decode_body(text)
     except msgspec.DecodeError as error:
@@ -147,12 +149,21 @@ def _too_large(what: str, size: int, limit: int) -> TooLarge:
 def _check_parts(parts: Sequence[Part], text: str, limits: Limits) -> None:
     """Nothing is stored that would be refused, or read differently, when it is read again."""
     for part in parts:
-        if isinstance(part, ToolCall | ToolResult | Custom):
-            _check_json(_json_of(part), limits.json_depth)
+        _check_fields(part, limits)
     try:
         _decode_parts(text)
     except msgspec.DecodeError as error:
         raise InvalidPayload(f"content is malformed: {error}") from error
+
+
+def _check_fields(part: Part | Body, limits: Limits) -> None:
+    """Fields hold plain values: anything else would be stored as what it is not, as bytes would be as text."""
+    if isinstance(part, ToolCall | ToolResult | Custom):
+        _check_json(_json_of(part), limits.json_depth)
+    for name in part.__struct_fields__:
+        value = getattr(part, name)
+        if name not in _JSON_FIELDS and type(value) not in _PLAIN:
+            raise InvalidPayload(f"{type(part).__name__}.{name} is {type(value).__name__}", hint="Use plain values.")
 
 
 def _json_of(part: ToolCall | ToolResult | Custom) -> Json:

@@ -8,6 +8,7 @@ from backstay.errors import InvalidPayload, StoreFull, StoreUnavailable, TooLarg
 from backstay.model.about import About
 from backstay.model.address import Address
 from backstay.model.blob import Blob, check_hash
+from backstay.model.codec import check_name
 from backstay.model.content import Body, Content, Text, Thought, parts_of
 from backstay.model.event import START, UNSEEN, Cursor, EventPage
 from backstay.model.ids import (
@@ -144,10 +145,10 @@ class SqlStore(Store):
 
     def resolve(self, address: Address, *, owner: str, ttl: Ttl | None = None) -> Resolved:
         here = self._here(address)
-        return self._write(sessions.resolve, here, _owner(owner), ttl)
+        return self._write(sessions.resolve, here, self._owner(owner), ttl)
 
     def create(self, *, owner: str, ttl: Ttl | None = None) -> Session:
-        return self._write(sessions.create, _owner(owner), ttl)
+        return self._write(sessions.create, self._owner(owner), ttl)
 
     def touch(self, session: SessionId, *, owner: str) -> Session:
         return self._write(sessions.touch, check_session_id(session), owner)
@@ -162,6 +163,8 @@ class SqlStore(Store):
         return self._write(sessions.archive, check_session_id(session), owner, archived)
 
     def tag(self, session: SessionId, *, owner: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Session:
+        _names("add", add)
+        _names("remove", remove)
         return self._write(sessions.tag, check_session_id(session), owner, add, remove)
 
     def point(self, address: Address, session: SessionId, *, owner: str) -> Session:
@@ -190,7 +193,7 @@ class SqlStore(Store):
     ) -> Accepted:
         request = Request(
             to=self._target(to),
-            owner=_owner(owner),
+            owner=self._owner(owner),
             id=request_id,
             agent=agent,
             if_busy=if_busy,
@@ -220,7 +223,7 @@ class SqlStore(Store):
             raise InvalidPayload(f"record cannot {if_busy}", hint="Choose if_busy='enqueue' or 'reject'.")
         request = Request(
             to=self._target(to),
-            owner=_owner(owner),
+            owner=self._owner(owner),
             id=request_id,
             if_busy=if_busy,
             expect_revision=expect_revision,
@@ -231,10 +234,10 @@ class SqlStore(Store):
     def claim(
         self, agents: Collection[str], *, session: SessionId | None = None, owner: str | None = None
     ) -> OpenTurn | None:
-        _refuse_bare_text(agents)
+        _names("agents", agents)
         self._start(True)
         if session is not None:
-            return self._write(submitting.claim_in, check_session_id(session), _owner(owner or ""), agents)
+            return self._write(submitting.claim_in, check_session_id(session), self._owner(owner), agents)
         self.reap()
         return self._write(submitting.claim, agents, owner)
 
@@ -259,15 +262,15 @@ class SqlStore(Store):
         take_steering: bool = False,
         repeats: Mapping[str, int] = NOTHING,
     ) -> Checkpointed:
-        only_deltas = not take_steering and all(isinstance(body, Text | Thought) for body in bodies)
+        only_deltas = not take_steering and all(isinstance(body, Text | Thought) for body in _bodies(bodies))
         verb = partial(running.checkpoint, turn=turn, bodies=bodies, take_steering=take_steering, repeats=repeats)
         return self._engine.write(verb, durable=not only_deltas)
 
     def finish(
         self, turn: OpenTurn, outcome: Outcome, *, bodies: Sequence[Body] = (), agents: Collection[str] = ()
     ) -> Finished:
-        _refuse_bare_text(agents)
-        return self._write(running.finish, turn, bodies, outcome, agents)
+        _names("agents", agents)
+        return self._write(running.finish, turn, _bodies(bodies), outcome, agents)
 
     def cancel(self, turn: TurnId, *, owner: str, take: bool = False) -> Turn:
         return self._write(cancelling.cancel, check_turn_id(turn), owner, take)
@@ -308,7 +311,7 @@ class SqlStore(Store):
     ) -> Accepted:
         request = Request(
             to=check_session_id(session),
-            owner=_owner(owner),
+            owner=self._owner(owner),
             id=request_id,
             agent=agent,
             expect_revision=expect_revision,
@@ -330,7 +333,7 @@ class SqlStore(Store):
     ) -> Accepted:
         request = Request(
             to=check_session_id(session),
-            owner=_owner(owner),
+            owner=self._owner(owner),
             id=request_id,
             agent=agent,
             expect_revision=expect_revision,
@@ -374,7 +377,7 @@ class SqlStore(Store):
         return self._write(marks.mark_read, check_session_id(session), owner, number)
 
     def begin_upload(self, *, owner: str) -> UploadId:
-        return self._write(blobs.begin, _owner(owner))
+        return self._write(blobs.begin, self._owner(owner))
 
     def upload_chunk(self, upload: UploadId, start: int, data: bytes, *, owner: str) -> int:
         if not data:
@@ -557,6 +560,10 @@ class SqlStore(Store):
             )
         return address.on(self._engine.host)
 
+    def _owner(self, owner: str | None) -> str:
+        """The same owner, or a refusal: a session must belong to somebody who can be named."""
+        return check_name("the owner", owner, self._limits.name_bytes)
+
     def _target(self, to: Address | SessionId) -> Address | SessionId:
         return self._here(to) if isinstance(to, Address) else check_session_id(to)
 
@@ -608,16 +615,17 @@ class SqlStore(Store):
         return deleted, messages
 
 
-def _owner(owner: str) -> str:
-    if not isinstance(owner, str) or not owner:
-        raise InvalidPayload("the owner is empty", hint="Name who the session belongs to; 'local' is the usual one.")
-    return owner
+def _names(what: str, names: Collection[str]) -> Collection[str]:
+    """The same names. A str is a collection of its letters, and none of them was meant."""
+    if isinstance(names, str | bytes) or not isinstance(names, Collection):
+        raise InvalidPayload(f"{what} is {names!r}", hint=f"Pass a list of names: [{names!r}].")
+    return names
 
 
-def _refuse_bare_text(agents: Collection[str]) -> None:
-    """A str is a collection of its letters, and none of them is an agent."""
-    if isinstance(agents, str):
-        raise InvalidPayload(f"agents is {agents!r}", hint=f"Pass a collection: [{agents!r}].")
+def _bodies(bodies: Sequence[Body]) -> Sequence[Body]:
+    if isinstance(bodies, str | bytes) or not isinstance(bodies, Sequence):
+        raise InvalidPayload(f"bodies is {type(bodies).__name__}", hint="Pass a list of bodies.")
+    return bodies
 
 
 def _limit(limit: int) -> None:

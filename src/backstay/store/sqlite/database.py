@@ -16,7 +16,14 @@ from backstay.model.ids import WorkerId
 from backstay.store.sqlite.connection import open_reader, open_writer, refuse_old_sqlite
 from backstay.store.sqlite.faults import in_our_words, not_ours, poisons, translated
 from backstay.store.sqlite.filelock import LifeLock, WriteLock, lives
-from backstay.store.sqlite.filesystem import MOUNTS, FileIdentity, identity, make_private, refuse_network
+from backstay.store.sqlite.filesystem import (
+    MOUNTS,
+    FileIdentity,
+    identity,
+    make_private,
+    refuse_network,
+    refuse_replaced,
+)
 from backstay.store.sqlite.job import Job
 from backstay.store.sqlite.migrations import Migration, migrate, refuse_foreign, refuse_foreign_file, shipped
 from backstay.store.sqlite.writer import Writer
@@ -161,6 +168,7 @@ class Database:
             return self._readers.pop()
         except IndexError:
             pass  # All are in use by other threads.
+        refuse_replaced(self.path, self.file)
         with in_our_words(str(self.path)):
             return open_reader(self.path, self._vfs)
 

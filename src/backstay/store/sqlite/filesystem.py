@@ -36,6 +36,15 @@ def identity(path: Path) -> FileIdentity | None:
     return FileIdentity(found.st_dev, found.st_ino)
 
 
+def refuse_replaced(path: Path, file: FileIdentity) -> None:
+    """Raise unless the path still names this file: another one must not meet our log."""
+    if identity(path) != file:
+        raise StoreUnavailable(
+            f"{path} was moved, deleted or replaced while it was open",
+            hint="Put the file back or open the store again; never copy over a live database.",
+        )
+
+
 def make_private(path: Path) -> None:
     """Create the database file if it is not there, readable by its owner alone, in a directory of the same kind."""
     if identity(path) is not None:

@@ -34,16 +34,26 @@ def shipped() -> tuple[Migration, ...]:
 def refuse_foreign_file(path: Path, steps: Sequence[Migration]) -> None:
     """Raise if the file is seen to be somebody else's, or newer than this version, without leaving a trace.
 
-    Looks at the file as if nobody could ever change it: no lock, no log, no journal is touched. What is only in the log
-    is not seen; `migrate` looks again, properly.
+    First looks at the file as if nobody could ever change it: no lock, log or journal is touched. If there is a log,
+    looks again with it, and leaves the log as it was. `migrate` looks once more, under the lock.
     """
     if path.stat().st_size == 0:
         return
-    uri = f"{path.as_uri()}?immutable=1"
-    connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    _look(f"{path.as_uri()}?immutable=1", path, steps)
+    log = Path(f"{path}-wal")
+    if log.exists() and log.stat().st_size:
+        _look(path.as_uri(), path, steps)
+
+
+def _look(uri: str, path: Path, steps: Sequence[Migration]) -> None:
     try:
+        connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    except apsw.CantOpenError:
+        return
+    try:
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         refuse_foreign(connection, str(path), steps)
-    except (apsw.CorruptError, apsw.IOError):
+    except (apsw.CorruptError, apsw.IOError, apsw.CantOpenError, apsw.BusyError):
         # Half-way through a checkpoint the file makes no sense without its log; that says nothing about whose it is.
         return
     finally:

@@ -10,7 +10,7 @@ from backstay.errors import BackstayError, StoreUnavailable
 from backstay.store.sqlite.connection import Durability, open_writer
 from backstay.store.sqlite.faults import poisons, translated
 from backstay.store.sqlite.filelock import WriteLock
-from backstay.store.sqlite.filesystem import FileIdentity, identity
+from backstay.store.sqlite.filesystem import FileIdentity, refuse_replaced
 from backstay.store.sqlite.job import Job
 
 BATCH = 256
@@ -29,6 +29,7 @@ class Writer:
         self._connection: apsw.Connection | None = None
         self._durability: Durability = "FULL"
         self._number = 0
+        self._suspect = False
         self._wal_pages = 0
         self._checkpoint_at = CHECKPOINT_PAGES
         self._closing = False
@@ -118,7 +119,7 @@ class Writer:
         # The number grows first: whatever fails from here on, no older transaction's mark is taken for this one's.
         self._number += 1
         try:
-            connection = self._connected()
+            connection = self._trusted()
             self._set_durability(connection, "FULL" if any(job.durable for job in batch) else "NORMAL")
             connection.execute("BEGIN IMMEDIATE")
             before = connection.total_changes()
@@ -155,6 +156,7 @@ class Writer:
             self._roll_back()
             if poisons(error):
                 self._disconnect()
+                self._suspect = True
                 committed = self._was_committed()
             error = translated(error, str(self._path))
         if not committed:
@@ -173,26 +175,37 @@ class Writer:
             self._disconnect()
 
     def _was_committed(self) -> bool:
-        """Whether the transaction with the current number is in the file after all."""
+        """Whether the transaction with the current number is in the file after all, and there to stay."""
         try:
             row = self._connected().execute("SELECT number FROM commits WHERE writer = ?", (self._name,)).fetchone()
+            return row is not None and row[0] == self._number and self._trusted() is not None
         except (apsw.Error, BackstayError):
             return False
-        return row is not None and row[0] == self._number
 
     # --- the connection ---------------------------------------------------------------------------------------------
 
     def _connected(self) -> apsw.Connection:
-        if identity(self._path) != self._file:
-            raise StoreUnavailable(
-                f"{self._path} was moved, deleted or replaced while it was open",
-                hint="Put the file back or open the store again; never copy over a live database.",
-            )
+        refuse_replaced(self._path, self._file)
         if self._connection is None:
             self._connection = open_writer(self._path, self._vfs)
             self._connection.set_wal_hook(self._on_commit)
             self._durability = "FULL"
         return self._connection
+
+    def _trusted(self) -> apsw.Connection:
+        """The connection, once everything it shows is known to be on the disk.
+
+        After a failed sync the system may have forgotten what it had not written yet, and a later sync would not bring
+        it back. So before anything is promised again, the whole log is copied into the file, and that is synced.
+        """
+        connection = self._connected()
+        if self._suspect:
+            self._set_durability(connection, "FULL")
+            pages, copied = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
+            if pages != copied:
+                raise StoreUnavailable(f"{self._path} had an I/O error and its log could not be copied yet")
+            self._suspect = False
+        return connection
 
     def _set_durability(self, connection: apsw.Connection, wanted: Durability) -> None:
         if self._durability != wanted:

@@ -1,7 +1,7 @@
 """Retrying and editing: the same place in the conversation, said again or said differently."""
 
 from backstay.errors import InvalidPayload
-from backstay.model.codec import encode_parts
+from backstay.model.codec import check_name, encode_parts
 from backstay.model.content import Part, check_input
 from backstay.model.ids import MessageId, SessionId, TurnId
 from backstay.model.turn import Accepted
@@ -14,6 +14,7 @@ from backstay.store.verbs.turns import TurnRow
 
 def retry(tx: Transaction, request: Request) -> Accepted:
     """Submit the last turn's input again, from before that turn."""
+    _check_agent(tx, request)
     fingerprint = request.fingerprint("retry")
     first = submitting.already(tx, request, fingerprint)
     if first is not None:
@@ -29,6 +30,7 @@ def retry(tx: Transaction, request: Request) -> Accepted:
 
 def edit(tx: Transaction, request: Request, message: MessageId, parts: tuple[Part, ...]) -> Accepted:
     """Submit other content in place of a person's message, from before its turn."""
+    _check_agent(tx, request)
     body = encode_parts(parts, tx.limits)
     check_input(parts)
     fingerprint = request.fingerprint("edit", message, body)
@@ -40,6 +42,11 @@ def edit(tx: Transaction, request: Request, message: MessageId, parts: tuple[Par
     agent = request.agent or _agent_of(tx, door, turn)
     history.branch(tx, door, spot, "edit")
     return submitting.send(tx, door, request, Input(agent, parts, body, fingerprint))
+
+
+def _check_agent(tx: Transaction, request: Request) -> None:
+    if request.agent is not None:
+        check_name("the agent's name", request.agent, tx.limits.name_bytes)
 
 
 def _enter(tx: Transaction, request: Request, verb: str) -> Door:

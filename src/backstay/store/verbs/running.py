@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from backstay.errors import CorruptRecord, InvalidPayload, SessionBusy
-from backstay.model.codec import arguments_hash, check_body, encode_usage
+from backstay.model.codec import arguments_hash, check_body, check_name, encode_usage
 from backstay.model.content import BODIES, Body, ToolCall, ToolResult, Usage
 from backstay.model.event import (
     EventBody,
@@ -273,6 +273,8 @@ def _tell_bodies(
 
 def _note_call(tx: Transaction, turn: OpenTurn, call: ToolCall, repeats: int | None) -> str:
     """Enter a call in the ledger, or an earlier one of its root turn that is made again; its key."""
+    check_name("a tool call's id", call.id, tx.limits.name_bytes)
+    check_name("a tool's name", call.name, tx.limits.name_bytes)
     if tx.one("call", turn=turn.id, call=call.id) is not None:
         raise InvalidPayload(f"tool call {call.id!r} was already made in {turn.id}", hint="Give every call its own id.")
     ordinal = _next_ordinal(tx, turn) if repeats is None else repeats

@@ -204,7 +204,7 @@ def insert(
     tx.run(
         "create_session",
         session=session,
-        owner=check_name("the owner", owner, tx.limits.name_bytes),
+        owner=owner,
         window=window,
         family=family,
         place=place,

@@ -303,6 +303,8 @@ def _check_record(tx: Transaction, said: Sequence[NewMessage]) -> list[Written]:
 def _check_message(tx: Transaction, message: NewMessage) -> Written:
     if not isinstance(message, NewMessage):
         raise InvalidPayload(f"{type(message).__name__} is no message", hint="Use message.user(…) and its like.")
+    if isinstance(message.parts, str) or not isinstance(message.partial, bool):
+        raise InvalidPayload(f"{message!r} is malformed", hint="Use message.user(…) and its like.")
     body = encode_parts(parts_of(message.parts), tx.limits)
     check_role(message.role, message.parts)
     return Written(message, body)

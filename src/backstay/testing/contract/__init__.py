@@ -3,10 +3,43 @@
 A backend's test file subclasses `StoreContract` under a name that pytest collects, and overrides one fixture.
 """
 
-from backstay.testing.contract.base import ContractBase
+from backstay.testing.contract.base import ContractBase, OpenHandle
+from backstay.testing.contract.blobs import BlobContract
+from backstay.testing.contract.calls import CallContract
+from backstay.testing.contract.deletion import DeletionContract
+from backstay.testing.contract.expiry import ExpiryContract
+from backstay.testing.contract.filing import FilingContract
+from backstay.testing.contract.history import HistoryContract
+from backstay.testing.contract.inputs import InputContract
+from backstay.testing.contract.leases import LeaseContract
+from backstay.testing.contract.owners import OwnerContract
+from backstay.testing.contract.queue import QueueContract
+from backstay.testing.contract.reading import ReadingContract
+from backstay.testing.contract.record import RecordContract
+from backstay.testing.contract.search import SearchContract
+from backstay.testing.contract.sessions import SessionContract
+from backstay.testing.contract.steering import SteeringContract
+from backstay.testing.contract.turns import TurnContract
 
-__all__ = ["StoreContract"]
+__all__ = ["ContractBase", "OpenHandle", "StoreContract"]
 
 
-class StoreContract(ContractBase):
+class StoreContract(
+    SessionContract,
+    ExpiryContract,
+    FilingContract,
+    TurnContract,
+    CallContract,
+    SteeringContract,
+    QueueContract,
+    LeaseContract,
+    RecordContract,
+    InputContract,
+    OwnerContract,
+    HistoryContract,
+    DeletionContract,
+    ReadingContract,
+    BlobContract,
+    SearchContract,
+):
     """Every fact a store must keep true."""

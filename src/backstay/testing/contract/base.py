@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
+from pkgutil import iter_modules
 from typing import Protocol
 
 import pytest
@@ -13,23 +15,7 @@ from backstay.testing.clock import ManualClock
 
 # Before the parts are imported, so that a fact that fails shows the values it compared.
 pytest.register_assert_rewrite(
-    *(
-        f"backstay.testing.contract.{part}"
-        for part in (
-            "blobs",
-            "history",
-            "inputs",
-            "leases",
-            "makers",
-            "owners",
-            "queue",
-            "reading",
-            "record",
-            "search",
-            "sessions",
-            "turns",
-        )
-    )
+    *(f"{__package__}.{part.name}" for part in iter_modules([str(Path(__file__).parent)]) if part.name != "base")
 )
 
 LEASE = 30.0

@@ -1,24 +1,33 @@
 """What the facts of the contract are told with: owners, addresses, turns, and everything a store shows of a session."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
+import pytest
 
+from backstay.errors import BackstayError
 from backstay.model import message
 from backstay.model.address import Address
-from backstay.model.content import Body, Content, Text
+from backstay.model.content import Body, Content, Part, Text
 from backstay.model.event import Event, EventBody
 from backstay.model.ids import SessionId, TurnId
 from backstay.model.marks import Marks
 from backstay.model.message import Message
 from backstay.model.session import Session
-from backstay.model.turn import Call, Completed, Finished, OpenTurn, Outcome, Turn
+from backstay.model.turn import Call, Cancelled, Completed, Failed, Finished, Interrupted, OpenTurn, Outcome, Turn
 from backstay.model.window import Window
 from backstay.store import Store
 
 ME = "me"
 STRANGER = "a stranger"
 AGENT = "default"
+
+# Who said what, in a form that is short to compare.
+Lines = list[tuple[str, tuple[Part, ...]]]
+
+OUTCOMES = [Completed(), Cancelled("asked to"), Failed("no network"), Interrupted("stopped")]
+every_outcome = pytest.mark.parametrize("outcome", OUTCOMES, ids=["completed", "cancelled", "failed", "interrupted"])
 
 
 def room(name: str = "kitchen") -> Address:
@@ -67,14 +76,13 @@ def run(
     store: Store,
     to: Address | SessionId,
     content: Content = "hello",
-    answer: Content = "hi",
+    answer: str | Sequence[Body] = "hi",
     *,
     outcome: Outcome | None = None,
 ) -> Finished:
     """One whole turn: asked, answered, ended."""
     bodies = [Text(answer)] if isinstance(answer, str) else answer
-    proof = start(store, to, content)
-    return store.finish(proof, outcome or Completed(), bodies=bodies)  # type: ignore[arg-type]  # answers are bodies
+    return store.finish(start(store, to, content), outcome or Completed(), bodies=bodies)
 
 
 def texts(store: Store, session: SessionId, *, owner: str = ME) -> list[str]:
@@ -102,6 +110,7 @@ def told(store: Store, session: SessionId, *, owner: str = ME) -> list[EventBody
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a store shows of one session: what a refused verb must leave as it was."""
 
+    sessions: int
     session: Session
     events: tuple[Event, ...]
     messages: tuple[Message, ...]
@@ -116,6 +125,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 def look(store: Store, session: SessionId, turns: Sequence[TurnId] = (), *, owner: str = ME) -> Seen:
     """All there is to see of a session, and of those of its turns that matter here."""
     return Seen(
+        sessions=len(store.list(owner=owner, limit=1000).sessions),
         session=store.session(session, owner=owner),
         events=story(store, session, owner=owner),
         messages=said_in(store, session, owner=owner),
@@ -126,3 +136,27 @@ def look(store: Store, session: SessionId, turns: Sequence[TurnId] = (), *, owne
         turns=tuple(store.turn(turn, owner=owner) for turn in turns),
         calls=tuple(call for turn in turns for call in store.calls(turn, owner=owner)),
     )
+
+
+@contextmanager
+def refused(
+    store: Store,
+    session: SessionId,
+    error: type[BackstayError] | tuple[type[BackstayError], ...],
+    *turns: TurnId,
+    owner: str = ME,
+) -> Iterator[None]:
+    """What happens inside is refused with this error, says what to do next, and leaves everything as it was."""
+    before = look(store, session, turns, owner=owner)
+    with pytest.raises(error) as caught:
+        yield
+    assert caught.value.advice, f"{caught.value!r} does not say what to do next"
+    assert look(store, session, turns, owner=owner) == before
+
+
+def answer_of(verb: Callable[[], object]) -> object:
+    """What a verb says: its answer, or the error with which it is refused."""
+    try:
+        return verb()
+    except BackstayError as error:
+        return error
