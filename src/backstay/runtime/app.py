@@ -50,8 +50,8 @@ def open_app(
 
     `agent` answers under the name `default`; `agents` are others, by name. Without any, the app accepts and follows
     turns and leaves answering to other processes. With `on_interrupt="resume"`, a turn that this app finds interrupted
-    is gone on with, by the same agent, on what was said before; otherwise it is left to a person to retry. A `titler` is
-    asked for a title after the first completed turn of a session that has none.
+    is gone on with, by the same agent, on what was said before; otherwise it is left to a person to retry. A `titler`
+    is asked for a title after the first completed turn of a session that has none.
     """
     named = {**({} if agent is None else {"default": agent}), **(agents or {})}
     if agent is not None and agents and "default" in agents:

@@ -315,6 +315,7 @@ def _take_steering(tx: Transaction, door: Door, turn: OpenTurn) -> tuple[Steerin
         events.tell(tx, door, SteeringTaken(row.id, parts), turn.id)
         _leave_queue(door, row)
         taken.append(Steering(turn=row.id, parts=parts))
+    door.revision += 1
     return tuple(taken)
 
 
