@@ -1,6 +1,8 @@
 """The documentation is executed: its examples run, its links lead somewhere."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,7 +29,7 @@ def test_every_example_of_a_page_runs_from_top_to_bottom(
     for example in _EXAMPLE.finditer(page.read_text()):
         line = page.read_text()[: example.start()].count("\n") + 1
         code = compile("\n" * line + example[1], named(page), "exec")
-        exec(code, space)  # noqa: S102  # the documentation is ours
+        exec(code, space)  # the documentation is ours
 
     assert space
 
@@ -37,3 +39,18 @@ def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
     broken = [link for link in _LINK.findall(page.read_text()) if not (page.parent / link).exists()]
 
     assert broken == []
+
+
+def test_every_test_named_by_the_guarantees_exists() -> None:
+    named_tests = set(re.findall(r"`(test_\w+)`", (ROOT / "docs/guarantees.md").read_text()))
+
+    collected = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "tests"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+    existing = set(re.findall(r"::(test_\w+)", collected))
+
+    assert named_tests - existing == set()
