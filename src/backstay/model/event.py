@@ -227,6 +227,21 @@ class EventPage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     more: bool
 
 
+class FeedEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event in the feed of all of an owner's sessions, and where it stands there."""
+
+    position: int
+    event: Event
+
+
+class FeedPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Events of all of an owner's sessions after a position, in the order they were written."""
+
+    events: tuple[FeedEvent, ...]
+    next: int
+    more: bool
+
+
 def event_of(body: Body, key: str = "") -> EventBody:
     """The event that a streamed body becomes; `key` is the ledger's, for tool calls."""
     match body:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -11,6 +11,7 @@ from backstay.agents.adapters import AgentLike, builder_of
 from backstay.clock import Clock
 from backstay.errors import ConfigError, Conflict, NotFound, StoreError, StoreUnavailable
 from backstay.model.address import Address
+from backstay.model.event import FeedEvent
 from backstay.model.ids import SessionId, TurnId
 from backstay.model.limits import Limits
 from backstay.model.search import SearchPage
@@ -18,6 +19,7 @@ from backstay.model.session import SessionCursor, SessionFilter, SessionPage, Tt
 from backstay.model.turn import Interrupted
 from backstay.runtime.crossing import Crossing
 from backstay.runtime.desk import Desk
+from backstay.runtime.follow import follow_all
 from backstay.runtime.pulse import Pulse
 from backstay.runtime.runner import Runner
 from backstay.runtime.session import SessionHandle
@@ -152,6 +154,11 @@ class App:
         """Messages that match, best first."""
         crossing = self._desk.crossing
         return await crossing.read(crossing.store.search, text, owner=self._owner, filter=filter, limit=limit)
+
+    async def follow(self, after: int | None = None) -> AsyncIterator[FeedEvent]:
+        """What happens in all of the owner's sessions: after a position of the feed, or from now on; never ends."""
+        async for event in follow_all(self._desk.crossing, self._desk.pulse, self._owner, after):
+            yield event
 
     @property
     def abandoned(self) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 from backstay.agents.adapters import AgentLike
 from backstay.model.address import Address
 from backstay.model.content import Content
-from backstay.model.event import Cursor, Event
+from backstay.model.event import Cursor, Event, FeedEvent
 from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
 from backstay.model.message import Message, NewMessage
 from backstay.model.search import SearchPage
@@ -118,6 +118,10 @@ class BlockingApp:
     def search(self, text: str, *, filter: SessionFilter = ANY, limit: int = 20) -> SearchPage:
         """Messages that match, best first."""
         return self._portal.wait(self._app.search(text, filter=filter, limit=limit))
+
+    def follow(self, after: int | None = None) -> Iterator[FeedEvent]:
+        """What happens in all of the owner's sessions; never ends by itself."""
+        return self._portal.each(self._app.follow(after))
 
 
 class BlockingTurn:

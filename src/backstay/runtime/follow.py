@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-from backstay.model.event import Cursor, Event, SessionDeleted
+from backstay.model.event import Cursor, Event, FeedEvent, SessionDeleted
 from backstay.model.ids import SessionId
 from backstay.runtime.crossing import Crossing
 from backstay.runtime.pulse import Pulse
@@ -22,3 +22,16 @@ async def follow(
             cursor = page.next
             if not page.more:
                 await watch.beyond(cursor.number)
+
+
+async def follow_all(crossing: Crossing, pulse: Pulse, owner: str, position: int | None) -> AsyncIterator[FeedEvent]:
+    """What is written to any of the owner's sessions, after a position or from now on; never ends by itself."""
+    with pulse.listen() as beat:
+        while True:
+            beat.clear()
+            page = await crossing.read(crossing.store.feed, position, owner=owner)
+            for event in page.events:
+                yield event
+            position = page.next
+            if not page.more:
+                await beat.wait()

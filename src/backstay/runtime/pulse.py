@@ -46,6 +46,7 @@ class Pulse:
         self._watches: dict[SessionId, set[Watch]] = {}
         self._somebody = asyncio.Event()
         self._version = -1
+        self._beats: set[asyncio.Event] = set()
 
     @contextmanager
     def watch(self, session: SessionId, owner: str) -> Iterator[Watch]:
@@ -62,16 +63,28 @@ class Pulse:
             if not others:
                 del self._watches[session]
 
+    @contextmanager
+    def listen(self) -> Iterator[asyncio.Event]:
+        """Inside the block, an event that is set whenever anything was written anywhere."""
+        beat = asyncio.Event()
+        self._beats.add(beat)
+        self._somebody.set()
+        try:
+            yield beat
+        finally:
+            self._beats.discard(beat)
+
     def tell(self, session: SessionId, head: int) -> None:
         """This process has just written an event."""
         if self._prompt:
+            self._beat()
             for watch in self._watches.get(session, ()):
                 watch.tell(head)
 
     async def run(self) -> None:
         """Poll for ever; ends by cancellation."""
         while True:
-            if not self._watches:
+            if not self._watches and not self._beats:
                 self._somebody.clear()
                 await self._somebody.wait()
             await self._look()
@@ -87,6 +100,11 @@ class Pulse:
         except StoreError:
             return  # Whoever follows meets the fault at its own next read and reports it.
         self._version = version
+        self._beat()
         for session, head in heads.items():
             for watch in self._watches.get(session, ()):
                 watch.tell(head)
+
+    def _beat(self) -> None:
+        for beat in self._beats:
+            beat.set()

@@ -15,7 +15,7 @@ from backstay.model.about import About
 from backstay.model.address import Address
 from backstay.model.blob import Blob
 from backstay.model.content import Body, Content
-from backstay.model.event import START, Cursor, EventPage
+from backstay.model.event import START, Cursor, EventPage, FeedPage
 from backstay.model.ids import MessageId, SessionId, TurnId, UploadId, WindowId, WorkerId
 from backstay.model.marks import Marks
 from backstay.model.message import MessagePage, NewMessage
@@ -415,6 +415,14 @@ class Store(ABC):
     @abstractmethod
     def events_after(self, session: SessionId, cursor: Cursor = START, *, owner: str, limit: int = 500) -> EventPage:
         """The story after a cursor: gapless and in order, or with an explicit word on why it is not."""
+
+    @abstractmethod
+    def feed(self, position: int | None, *, owner: str, limit: int = 500) -> FeedPage:
+        """What was written to any of the owner's sessions after a position, in the order it was written.
+
+        Without a position, an empty page that says where the feed ends now. Deltas that are folded later appear once
+        more, as the fold: who has seen them knows by their numbers.
+        """
 
     @abstractmethod
     def search(

@@ -10,7 +10,7 @@ from backstay.model.address import Address
 from backstay.model.blob import Blob, check_hash
 from backstay.model.codec import check_name
 from backstay.model.content import Body, Content, Text, Thought, parts_of
-from backstay.model.event import START, UNSEEN, Cursor, EventPage
+from backstay.model.event import START, UNSEEN, Cursor, EventPage, FeedPage
 from backstay.model.ids import (
     MessageId,
     SessionId,
@@ -482,6 +482,12 @@ class SqlStore(Store):
         if self._reap_if_gone(door):
             _, page = self._read(events.follow, session, owner, cursor, limit)
         return page
+
+    def feed(self, position: int | None, *, owner: str, limit: int = 500) -> FeedPage:
+        _limit(limit)
+        if position is not None and (not isinstance(position, int) or position < 0):
+            raise InvalidPayload(f"position is {position!r}", hint="Pass the position of a feed event, or None.")
+        return self._read(events.feed, owner, position, limit)
 
     def search(
         self,

@@ -47,7 +47,8 @@ DELETE FROM calls WHERE turn_id = :turn
 DELETE FROM turns WHERE session_id = :session
 
 -- name: drop_all_events
-DELETE FROM events WHERE session_id = :session
+-- All but the tombstone. It is written first, so that the newest key of the feed is never given out again.
+DELETE FROM events WHERE session_id = :session AND number < :number
 
 -- name: drop_marks
 DELETE FROM marks WHERE session_id = :session

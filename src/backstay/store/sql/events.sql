@@ -9,6 +9,14 @@ e.number, e.last, e.fence, e.at, e.turn_id, e.format, e.body, e.source_id, e.low
 SELECT {{event_columns}} FROM events e
 WHERE e.session_id = :session AND e.number > :number ORDER BY e.number LIMIT :limit
 
+-- name: feed_after
+-- The events of all of an owner's sessions in the order they were written.
+SELECT e.key, e.session_id, {{event_columns}} FROM events e CROSS JOIN sessions s
+WHERE e.key > :position AND s.id = e.session_id AND s.owner = :owner ORDER BY e.key LIMIT :limit
+
+-- name: end_of_feed
+SELECT coalesce(max(key), 0) FROM events
+
 -- name: event_holding
 -- The event that carries this number, folded or not. No row: the number does not exist.
 SELECT {{event_columns}} FROM events e

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from backstay.errors import CorruptRecord
 from backstay.model.ids import SessionId, WindowId
 from backstay.model.session import Deleted
 from backstay.store.door import find
@@ -17,7 +18,7 @@ def delete(tx: Transaction, session: SessionId, owner: str) -> Deleted:
     dropped_blobs = sum(blobs.release(tx, turn) for turn in turns)
     for turn in turns:
         tx.run("drop_calls", turn=turn)
-    gone = tx.run("drop_all_events", session=session)
+    gone = _bury(tx, session)
     tx.run("drop_turns", session=session)
     tx.run("drop_marks", session=session)
     tx.run("drop_addresses", session=session)
@@ -27,9 +28,6 @@ def delete(tx: Transaction, session: SessionId, owner: str) -> Deleted:
     messages, kept, more_blobs = _drop_messages(tx, owner, own, needed)
     removed = _drop_windows(tx, own, needed)
     tx.run("lower_indexed")
-    row = tx.one("bury_session", session=session, now=tx.now)
-    if row is not None:
-        events.bury(tx, session, row[0], row[1])
     return Deleted(
         messages=messages,
         turns=len(turns),
@@ -38,6 +36,15 @@ def delete(tx: Transaction, session: SessionId, owner: str) -> Deleted:
         blobs=dropped_blobs + more_blobs,
         kept_messages=kept,
     )
+
+
+def _bury(tx: Transaction, session: SessionId) -> int:
+    """Leave a tombstone and drop the rest of the story; how many events went."""
+    row = tx.one("bury_session", session=session, now=tx.now)
+    if row is None:
+        raise CorruptRecord(session, "is missing")
+    events.bury(tx, session, row[0], row[1])
+    return tx.run("drop_all_events", session=session, number=row[0])
 
 
 def _family(tx: Transaction, session: SessionId) -> tuple[list[SessionId], list[SessionId]]:

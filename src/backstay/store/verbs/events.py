@@ -14,6 +14,8 @@ from backstay.model.event import (
     Event,
     EventBody,
     EventPage,
+    FeedEvent,
+    FeedPage,
     SessionDeleted,
     TurnFolded,
     TurnRecorded,
@@ -110,6 +112,16 @@ def follow(tx: Transaction, session: SessionId, owner: str, cursor: Cursor, limi
         raise NotFound(f"no session {session} of {owner!r}")
     door = Door(*row)
     return door, after(tx, door, cursor, limit)
+
+
+def feed(tx: Transaction, owner: str, position: int | None, limit: int) -> FeedPage:
+    """What was written to any of the owner's sessions after a position; from now on without one."""
+    if position is None:
+        row = tx.one("end_of_feed")
+        return FeedPage(events=(), next=row[0] if row else 0, more=False)
+    rows = tx.all("feed_after", owner=owner, position=position, limit=limit + 1)
+    found = tuple(FeedEvent(position=row[0], event=_event(tx, row[1], row[2:])) for row in rows[:limit])
+    return FeedPage(events=found, next=found[-1].position if found else position, more=len(rows) > limit)
 
 
 def fold(tx: Transaction, turn: TurnId, session: SessionId, first: int) -> int:
