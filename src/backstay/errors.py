@@ -14,6 +14,12 @@ BackstayError
 │   ├── InvalidAddress
 │   ├── InvalidPayload
 │   └── TooLarge
+├── AgentError                the agent could not answer; what it said before is kept
+│   ├── AgentFailed           it raised, or the provider of its model answered with an error
+│   │   ├── KeyRefused        the provider does not accept the API key
+│   │   └── ModelUnknown      the provider has no such model
+│   ├── AgentTimedOut         it was silent for too long
+│   └── ContextOverflow       the conversation is longer than its model can read
 ├── StoreError                the operator must act
 │   ├── StoreUnavailable      cannot be reached or written right now
 │   ├── StoreFull             no room; reads go on
@@ -121,6 +127,40 @@ class TooLarge(Rejected):
     """The content is larger than the limit."""
 
     hint = "Send less at once."
+
+
+class AgentError(BackstayError):
+    """The agent could not answer; what it said before is kept."""
+
+    hint = "Send the message again, or retry the turn."
+
+
+class AgentFailed(AgentError):
+    """The agent raised, or the provider of its model answered with an error."""
+
+
+class KeyRefused(AgentFailed):
+    """The provider does not accept the API key."""
+
+    hint = "Check the API key, what it is allowed to do, and that it belongs to this base_url."
+
+
+class ModelUnknown(AgentFailed):
+    """The provider has no such model."""
+
+    hint = "Check the spelling of the model, and that base_url ends where its API begins, such as …/v1."
+
+
+class AgentTimedOut(AgentError):
+    """The agent was silent for too long."""
+
+    hint = "Send the message again, or allow more time."
+
+
+class ContextOverflow(AgentError):
+    """The conversation is longer than the agent's model can read."""
+
+    hint = "Compact the session, undo the last turn, or choose a model with a larger context."
 
 
 class StoreError(BackstayError):

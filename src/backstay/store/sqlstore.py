@@ -242,7 +242,8 @@ class SqlStore(Store):
         return self._write(submitting.claim, agents, owner)
 
     def has_work(self, agents: Collection[str]) -> bool:
-        return self._read(submitting.has_work, agents)
+        _names("agents", agents)
+        return self._read(submitting.has_work, agents) or bool(self.reap() and self._read(submitting.has_work, agents))
 
     def resume(self, turn: TurnId, *, owner: str) -> OpenTurn:
         self._start(True)
@@ -469,7 +470,12 @@ class SqlStore(Store):
         return self._read(reading.calls, turn, owner)
 
     def ledger(self, root: TurnId, *, owner: str) -> tuple[Call, ...]:
-        return self._read(reading.ledger, check_turn_id(root), owner)
+        self.turn(root, owner=owner)
+        lines = self._read(reading.ledger, check_turn_id(root), owner)
+        open_turns = {line.turn for line in lines if line.effect == "called"}
+        if any(self.turn(turn, owner=owner).state == "ended" for turn in open_turns):
+            lines = self._read(reading.ledger, root, owner)
+        return lines
 
     def addresses(self, session: SessionId, *, owner: str) -> tuple[str, ...]:
         return self._read(reading.addresses, check_session_id(session), owner)

@@ -68,12 +68,17 @@ WHERE t.agent = :agent AND t.state = 'waiting' AND t.taken_by IS NULL AND s.runn
 ORDER BY t.id LIMIT 1
 
 -- name: add_call
--- A new line of the ledger; or the same call again, by a turn that goes on for one that was interrupted in it.
 INSERT INTO calls (root_id, ordinal, turn_id, call_id, name, arguments_hash, approval, effect)
 VALUES (:root, :ordinal, :turn, :call, :name, :arguments_hash, :approval, 'called')
-ON CONFLICT (root_id, ordinal) DO UPDATE SET
-    turn_id = excluded.turn_id, call_id = excluded.call_id, name = excluded.name,
-    arguments_hash = excluded.arguments_hash, approval = excluded.approval, effect = excluded.effect
+
+-- name: repeat_call
+-- The same call again, by a turn that goes on for the one that was interrupted in it.
+UPDATE calls SET turn_id = :turn, call_id = :call, approval = :approval, effect = 'called'
+WHERE root_id = :root AND ordinal = :ordinal
+
+-- name: line_of_ledger
+-- No row: the root turn has no such call.
+SELECT {{call_columns}} FROM calls c WHERE c.root_id = :root AND c.ordinal = :ordinal
 
 -- name: count_calls
 SELECT count(*) FROM calls WHERE root_id = :root

@@ -13,7 +13,7 @@ import apsw
 
 from backstay.errors import StoreUnavailable, UsedAfterFork
 from backstay.model.ids import WorkerId
-from backstay.store.sqlite.connection import open_reader, open_writer, refuse_old_sqlite
+from backstay.store.sqlite.connection import open_reader, open_writer, pragma, refuse_old_sqlite
 from backstay.store.sqlite.faults import in_our_words, not_ours, poisons, translated
 from backstay.store.sqlite.filelock import LifeLock, WriteLock, lives
 from backstay.store.sqlite.filesystem import (
@@ -56,6 +56,8 @@ class Database:
         self._life_locks: dict[WorkerId, LifeLock] = {}
         # Idle connections, as many as threads ever read at once; the last one back is the first one out.
         self._readers: list[apsw.Connection] = []
+        self._watcher: apsw.Connection | None = None
+        self._watching = threading.Lock()
         self._write_lock = WriteLock(self._locks / "write")
         try:
             self._prepare(steps)
@@ -115,8 +117,16 @@ class Database:
         return result
 
     def version(self) -> int:
-        """A number that changes whenever somebody has committed."""
-        return self.peek(lambda connection: int(connection.data_version("main")))
+        """A number that changes whenever somebody has committed.
+
+        Always asked of the same connection: the number says what that one has noticed, and compares with nobody else's.
+        """
+        self._refuse_fork()
+        with self._watching, in_our_words(str(self.path)):
+            if self._watcher is None:
+                refuse_replaced(self.path, self.file)
+                self._watcher = open_reader(self.path, self._vfs)
+            return pragma(self._watcher, "data_version")
 
     def enter(self, worker: WorkerId) -> None:
         """Hold the worker's life lock, so that all can see it lives."""
@@ -142,6 +152,8 @@ class Database:
         """Finish what is queued and close every connection."""
         while self._readers:
             self._readers.pop().close()
+        if self._watcher is not None:
+            self._watcher.close()
         self._writer.close(self._wait_seconds)
 
     def forget(self) -> None:

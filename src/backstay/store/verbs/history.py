@@ -81,8 +81,7 @@ def branch(tx: Transaction, door: Door, spot: Spot, reason: WindowReason) -> Non
 def fork(tx: Transaction, session: SessionId, owner: str, at: MessageId | None) -> Session:
     """A new session that begins as this one is, up to and including a message."""
     door = find(tx, session, owner)
-    if running.reap(tx, door):
-        leave(tx, door)
+    running.reap(tx, door)
     forked = fork_from(tx, door, at)
     leave(tx, forked)
     return forked.value(tx.now)

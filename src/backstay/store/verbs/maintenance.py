@@ -2,7 +2,7 @@
 
 from backstay.model.ids import SessionId, TurnId
 from backstay.model.session import Deleted
-from backstay.store.door import Door, leave
+from backstay.store.door import Door
 from backstay.store.engine import Transaction
 from backstay.store.verbs import deletion, events, running, sessions
 
@@ -14,10 +14,7 @@ def reap_one(tx: Transaction, session: SessionId, owner: str) -> TurnId | None:
         return None
     door = Door(*row)
     turn = door.running
-    if not running.reap(tx, door):
-        return None
-    leave(tx, door)
-    return turn
+    return turn if running.reap(tx, door) else None
 
 
 def expire_some(tx: Transaction, limit: int) -> int:

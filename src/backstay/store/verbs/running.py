@@ -38,7 +38,7 @@ from backstay.store.engine import Transaction
 from backstay.store.verbs import blobs, events, messages
 from backstay.store.verbs.events import Said
 from backstay.store.verbs.messages import Written
-from backstay.store.verbs.turns import TurnRow, find_row
+from backstay.store.verbs.turns import TurnRow, call_value, find_row
 
 
 def start(tx: Transaction, door: Door, turn: TurnRow) -> OpenTurn:
@@ -219,7 +219,7 @@ def add_recorded(tx: Transaction, door: Door, turn: TurnId, said: Sequence[Writt
 
 
 def reap(tx: Transaction, door: Door) -> bool:
-    """End the running turn if its holder is gone; whether it did. The caller writes the door."""
+    """End the running turn if its holder is gone; whether it did. Writes the door, whatever the caller does next."""
     lease = door.lease()
     if lease is None or door.running is None or not tx.lapsed(lease):
         return False
@@ -229,6 +229,7 @@ def reap(tx: Transaction, door: Door) -> bool:
     asked = bool(row.cancel_requested)
     end(tx, door, row, Cancelled("cancelled before it stopped") if asked else Interrupted("its process is gone"))
     go_on(tx, door, ())
+    leave(tx, door)
     return True
 
 
@@ -278,8 +279,10 @@ def _note_call(tx: Transaction, turn: OpenTurn, call: ToolCall, repeats: int | N
     if tx.one("call", turn=turn.id, call=call.id) is not None:
         raise InvalidPayload(f"tool call {call.id!r} was already made in {turn.id}", hint="Give every call its own id.")
     ordinal = _next_ordinal(tx, turn) if repeats is None else repeats
+    if repeats is not None:
+        _check_repeats(tx, turn, call, repeats)
     tx.run(
-        "add_call",
+        "add_call" if repeats is None else "repeat_call",
         root=turn.root,
         ordinal=ordinal,
         turn=turn.id,
@@ -289,6 +292,19 @@ def _note_call(tx: Transaction, turn: OpenTurn, call: ToolCall, repeats: int | N
         approval="asked" if call.approval else "none",
     )
     return f"{turn.root}.{ordinal}"
+
+
+def _check_repeats(tx: Transaction, turn: OpenTurn, call: ToolCall, ordinal: int) -> None:
+    """Only the very same call of an interrupted turn, whose effect nobody knows, is made again under its key."""
+    row = tx.one("line_of_ledger", root=turn.root, ordinal=ordinal) if type(ordinal) is int else None
+    line = None if row is None else call_value(row)
+    if (
+        line is None
+        or line.turn == turn.id
+        or line.effect != "unknown"
+        or (line.name, line.arguments_hash) != (call.name, arguments_hash(call.arguments))
+    ):
+        raise InvalidPayload(f"tool call {call.id!r} is no repetition of call {ordinal} of {turn.root}")
 
 
 def _next_ordinal(tx: Transaction, turn: OpenTurn) -> int:

@@ -153,8 +153,7 @@ def _enter_open(tx: Transaction, session: SessionId, owner: str) -> Door:
     """The door of a session that takes writes; a turn whose holder is gone is ended on the way."""
     door = find(tx, session, owner)
     door.require_open(tx.now)
-    if running.reap(tx, door):
-        leave(tx, door)
+    running.reap(tx, door)
     return door
 
 

@@ -1,6 +1,13 @@
-"""The contract: what every store must keep, whatever database it stands on.
+"""The contract: what every store must keep, whatever database it stands on. Needs pytest.
 
-A backend's test file subclasses `StoreContract` under a name that pytest collects, and overrides one fixture.
+A backend's test file subclasses `StoreContract` under a name that pytest collects, and overrides one fixture:
+
+    class TestMine(StoreContract):
+        @pytest.fixture
+        def open_handle(self, tmp_path: Path) -> OpenHandle:
+            return partial(open_my_store, tmp_path / "mine")
+
+It is called with `clock`, `lease_seconds` and `limits`, once for every holder that a test needs on one database.
 """
 
 from backstay.testing.contract.base import ContractBase, OpenHandle
@@ -16,10 +23,12 @@ from backstay.testing.contract.owners import OwnerContract
 from backstay.testing.contract.queue import QueueContract
 from backstay.testing.contract.reading import ReadingContract
 from backstay.testing.contract.record import RecordContract
+from backstay.testing.contract.resuming import ResumeContract
 from backstay.testing.contract.search import SearchContract
 from backstay.testing.contract.sessions import SessionContract
 from backstay.testing.contract.steering import SteeringContract
 from backstay.testing.contract.turns import TurnContract
+from backstay.testing.contract.watching import WatchContract
 
 __all__ = ["ContractBase", "OpenHandle", "StoreContract"]
 
@@ -33,12 +42,14 @@ class StoreContract(
     SteeringContract,
     QueueContract,
     LeaseContract,
+    ResumeContract,
     RecordContract,
     InputContract,
     OwnerContract,
     HistoryContract,
     DeletionContract,
     ReadingContract,
+    WatchContract,
     BlobContract,
     SearchContract,
 ):

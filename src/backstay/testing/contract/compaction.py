@@ -334,3 +334,17 @@ class CompactionContract(ContractBase):
         compact(store, session, keep_from=2)
 
         assert texts(store, session) == ["so far", "is anybody there?"]
+
+    def test_a_compaction_that_does_nothing_still_ends_the_turn_of_a_dead_holder(
+        self, store: Store, other: Store
+    ) -> None:
+        session = new_session(store)
+        talk(store, session)
+        start(other, session, "is anybody there?")
+        other.close()
+
+        rotated = compact(store, session, keep_from=0)
+
+        assert not rotated.won
+        assert store.session(session, owner=ME).running is None
+        assert texts(store, session) == ["question 1", "answer 1", "is anybody there?"]

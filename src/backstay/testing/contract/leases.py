@@ -45,6 +45,7 @@ LOOKS: dict[str, Look] = {
     "messages": lambda store, gone: store.messages(gone.session, owner=ME),
     "turn": lambda store, gone: store.turn(gone.id, owner=ME),
     "calls": lambda store, gone: store.calls(gone.id, owner=ME),
+    "ledger": lambda store, gone: store.ledger(gone.id, owner=ME),
     "waiting": lambda store, gone: store.waiting(gone.session, owner=ME),
     "events_after": lambda store, gone: store.events_after(gone.session, owner=ME),
     "resolve": lambda store, _: store.resolve(room(), owner=ME),
@@ -63,6 +64,7 @@ LOOKS: dict[str, Look] = {
     "claim": lambda store, _: store.claim([AGENT]),
     "claim in the session": lambda store, gone: store.claim([AGENT], session=gone.session, owner=ME),
     "cancel": lambda store, gone: store.cancel(gone.id, owner=ME),
+    "resume": lambda store, gone: store.resume(gone.id, owner=ME),
     "undo": lambda store, gone: store.undo(gone.session, owner=ME),
     "retry": lambda store, gone: store.retry(gone.session, owner=ME),
     "edit": lambda store, gone: store.edit(gone.session, gone.input.id, "else", owner=ME),
@@ -75,6 +77,7 @@ LOOKS: dict[str, Look] = {
 
 WRITES: dict[str, Write] = {
     "renew": lambda store, proof: store.renew(proof),
+    "mail": lambda store, proof: store.mail(proof),
     "checkpoint": lambda store, proof: store.checkpoint(proof, [Text("too late")]),
     "an empty checkpoint": lambda store, proof: store.checkpoint(proof, [], take_steering=True),
     "finish": lambda store, proof: store.finish(proof, Completed(), bodies=[Text("too late")], agents=[AGENT]),

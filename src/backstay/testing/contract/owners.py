@@ -83,6 +83,7 @@ VERBS: dict[str, Verb] = {
     "withdraw": lambda store, it, owner: store.withdraw(it.waiting, owner=owner),
     "approve": lambda store, it, owner: store.approve(it.turn, "c1", owner=owner),
     "deny": lambda store, it, owner: store.deny(it.turn, "c1", owner=owner),
+    "resume": lambda store, it, owner: store.resume(it.turn, owner=owner),
     "undo": lambda store, it, owner: store.undo(it.session, owner=owner),
     "redo": lambda store, it, owner: store.redo(it.session, owner=owner),
     "retry": lambda store, it, owner: store.retry(it.session, owner=owner, agent=AGENT),
@@ -107,6 +108,7 @@ VERBS: dict[str, Verb] = {
     "turn": lambda store, it, owner: store.turn(it.turn, owner=owner),
     "waiting": lambda store, it, owner: store.waiting(it.session, owner=owner),
     "calls": lambda store, it, owner: store.calls(it.turn, owner=owner),
+    "ledger": lambda store, it, owner: store.ledger(it.turn, owner=owner),
     "addresses": lambda store, it, owner: store.addresses(it.session, owner=owner),
     "events_after": lambda store, it, owner: store.events_after(it.session, owner=owner),
     "search": lambda store, it, owner: store.search("question", owner=owner, session=it.session),
@@ -285,10 +287,11 @@ class OwnerContract(HouseContract):
         "write",
         [
             lambda store, proof: store.renew(proof),
+            lambda store, proof: store.mail(proof),
             lambda store, proof: store.checkpoint(proof, [Text("mine now")]),
             lambda store, proof: store.finish(proof, Completed()),
         ],
-        ids=["renew", "checkpoint", "finish"],
+        ids=["renew", "mail", "checkpoint", "finish"],
     )
     def test_a_proof_in_anothers_name_is_worth_nothing(
         self, store: Store, house: House, write: Callable[[Store, OpenTurn], object]
@@ -316,6 +319,7 @@ class OwnerContract(HouseContract):
         assert store.list(owner=STRANGER).sessions == ()
         assert store.search("question", owner=STRANGER).hits == ()
         assert store.claim([AGENT], owner=STRANGER) is None
+        assert store.heads([(house.busy.session, STRANGER), (house.idle.session, STRANGER)]) == {}
         assert len(store.list(owner=ME).sessions) == 2
         assert len(store.search("question", owner=ME).hits) == 2
 

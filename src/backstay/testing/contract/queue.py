@@ -325,6 +325,38 @@ class QueueContract(ContractBase):
 
         assert [proof and proof.id for proof in claimed] == [mine.id, None]
 
+    def test_there_is_work_exactly_when_there_is_something_to_claim(self, store: Store, other: Store) -> None:
+        session = new_session(store)
+        assert not other.has_work([AGENT])
+
+        enqueue(store, session)
+        assert other.has_work([AGENT])
+        assert other.has_work(["cook", AGENT])
+        assert not other.has_work(["cook"])
+        assert not other.has_work([])
+
+        store.claim([AGENT])
+        enqueue(store, session)
+        assert not other.has_work([AGENT])
+
+    def test_behind_a_holder_that_is_gone_there_is_work(self, open_another: OpenAnother, store: Store) -> None:
+        holder = open_another()
+        gone = start(holder, room())
+        enqueue(holder, gone.session)
+        holder.close()
+
+        assert store.has_work([AGENT])
+        assert store.claim([AGENT]) is not None
+
+    def test_looking_for_work_writes_nothing(self, store: Store) -> None:
+        session = new_session(store)
+        waiting = enqueue(store, session)
+        before = look(store, session, [waiting.id])
+
+        store.has_work([AGENT])
+
+        assert look(store, session, [waiting.id]) == before
+
     # --- changing one's mind ----------------------------------------------------------------------------------------
 
     def test_an_edited_turn_keeps_its_place_and_runs_with_its_new_input(self, store: Store) -> None:

@@ -194,8 +194,21 @@ class TurnContract(ContractBase):
         other.steer(proof.session, "not so fast", owner=ME)
         other.cancel(proof.id, owner=ME)
 
-        assert store.renew(proof).mail == Mail(cancel=True, steering=1, waiting=2)
-        assert store.checkpoint(proof, [Text("one")]).mail == Mail(cancel=True, steering=1, waiting=2)
+        expected = Mail(cancel=True, steering=1, waiting=2)
+        assert store.mail(proof) == expected
+        assert store.renew(proof).mail == expected
+        assert store.checkpoint(proof, [Text("one")]).mail == expected
+
+    def test_looking_for_mail_writes_nothing(self, store: Store, clock: ManualClock) -> None:
+        proof = start(store, room())
+        before = look(store, proof.session, [proof.id])
+        version = store.version()
+        clock.advance(1)
+
+        store.mail(proof)
+
+        assert store.version() == version
+        assert look(store, proof.session, [proof.id]) == before
 
     # --- finishing --------------------------------------------------------------------------------------------------
 

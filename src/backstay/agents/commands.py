@@ -1,0 +1,131 @@
+"""Commands: what the scripted agent understands of a person's text, line by line."""
+
+import re
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from backstay.model.content import Json
+
+
+class Echo(msgspec.Struct, frozen=True):
+    """No command: words to repeat."""
+
+    text: str
+
+
+class Think(msgspec.Struct, frozen=True):
+    text: str
+
+
+class Use(msgspec.Struct, frozen=True):
+    """Call the tool of this name."""
+
+    tool: str
+    arguments: dict[str, Json] = {}
+
+
+class Pay(msgspec.Struct, frozen=True):
+    """Call the payment tool, and with `crash` die inside it."""
+
+    amount: int
+    crash: bool = False
+
+
+class Slow(msgspec.Struct, frozen=True):
+    pieces: int
+
+
+class Long(msgspec.Struct, frozen=True):
+    kilobytes: int
+
+
+class Fail(msgspec.Struct, frozen=True):
+    reason: str
+
+
+class Crash(msgspec.Struct, frozen=True):
+    pass
+
+
+class Count(msgspec.Struct, frozen=True):
+    """Tell what the turn has used."""
+
+
+class Help(msgspec.Struct, frozen=True):
+    pass
+
+
+Command = Echo | Think | Use | Pay | Slow | Long | Fail | Crash | Count | Help
+
+Maker = Callable[[re.Match[str]], Command | None]
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One command as people are told of it, and how it is read."""
+
+    spelling: str
+    meaning: str
+    pattern: str
+    make: Maker
+
+
+def _use(match: re.Match[str]) -> Use | None:
+    """None if what follows the tool's name is not a JSON object: then it was a sentence."""
+    try:
+        return Use(match[1], msgspec.json.decode(match[2] or "{}", type=dict[str, Json]))
+    except msgspec.DecodeError:
+        return None
+
+
+ENTRIES = (
+    Entry("think WORDS", "think them before answering", r"think\s+(.+)", lambda m: Think(m[1])),
+    Entry("tool NAME {JSON}", "call a tool, such as: tool clock", r"tool\s+(\S+)(?:\s+(\S.*))?", _use),
+    Entry("calc 2+3*4", "work out arithmetic", r"calc\s+(.+)", lambda m: Use("calculator", {"expression": m[1]})),
+    Entry("search WORDS", "search your own sessions", r"search\s+(.+)", lambda m: Use("search", {"query": m[1]})),
+    Entry(
+        "ask QUESTION",
+        "call a tool that waits for your approval",
+        r"ask(?:\s+(.+))?",
+        lambda m: Use("confirm", {"question": m[1] or "May I?"}),
+    ),
+    Entry("pay N", "call a tool that must not run twice", r"pay\s+(\d{1,9})", lambda m: Pay(int(m[1]))),
+    Entry("pay N crash", "die inside it, where allowed", r"pay\s+(\d{1,9})\s+crash", lambda m: Pay(int(m[1]), True)),
+    Entry("slow N", "answer in N pieces with pauses", r"slow\s+(\d{1,4})", lambda m: Slow(int(m[1]))),
+    Entry("long N", "answer with N KB", r"long\s+(\d{1,5})", lambda m: Long(int(m[1]))),
+    Entry("usage", "tell what this turn has used", r"usage", lambda _: Count()),
+    Entry("fail REASON", "fail", r"fail(?:\s+(.+))?", lambda m: Fail(m[1] or "you asked for it")),
+    Entry("crash", "kill this process, where allowed", r"crash", lambda _: Crash()),
+    Entry("help", "show this list", r"help|\?", lambda _: Help()),
+)
+
+HELP = "\n".join(f"{entry.spelling:<17} {entry.meaning}" for entry in ENTRIES)
+
+
+def parse(text: str) -> tuple[Command, ...]:
+    """The commands in this text, one per line, with or without a slash; other lines are echoed, neighbours as one."""
+    return tuple(_merged(_read(line) for line in text.splitlines() if line.strip())) or (Echo(text),)
+
+
+def _read(line: str) -> Command:
+    words = line.strip()
+    for entry in ENTRIES:
+        match = re.fullmatch(entry.pattern, words.removeprefix("/"), re.IGNORECASE)
+        command = entry.make(match) if match else None
+        if command is not None:
+            return command
+    return Echo(words)
+
+
+def _merged(commands: Iterator[Command]) -> Iterator[Command]:
+    echo: Echo | None = None
+    for command in commands:
+        if isinstance(command, Echo):
+            echo = Echo(f"{echo.text}\n{command.text}" if echo else command.text)
+            continue
+        if echo:
+            yield echo
+        echo = None
+        yield command
+    if echo:
+        yield echo

@@ -1,0 +1,177 @@
+"""An endpoint: one model at one provider, asked over HTTP, answering with a stream of chunks."""
+
+import asyncio
+import ipaddress
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
+
+import httpx2
+import msgspec
+
+from backstay.agents.completion import Chunk
+from backstay.agents.faults import Answer, Fault, quoted, status_of
+from backstay.agents.sse import EventTooLarge, events
+from backstay.errors import AgentError, AgentFailed, AgentTimedOut, ConfigError
+
+_MOST_OF_AN_ERROR = 64 * 1024
+_MOST_OF_AN_EVENT = 1 << 20
+# After the last chunk the connection can serve again only if the server's farewell is read; it is on its way already.
+_FAREWELL_SECONDS = 0.1
+
+_decode = msgspec.json.Decoder(Chunk).decode
+
+Chunks = AsyncGenerator[Chunk, None]
+
+
+class Endpoint:
+    """Where a model is asked. Knows the API key and tells nobody."""
+
+    def __init__(
+        self, base_url: str, model: str, api_key: str | None, *, connect_timeout: float, read_timeout: float
+    ) -> None:
+        url = _checked_url(base_url)
+        self._model, self._key = model, _checked_key(api_key)
+        self._where = url.netloc.decode()
+        self._url = url.copy_with(path=url.path.rstrip("/") + "/chat/completions")
+        self._connect_timeout, self._read_timeout = connect_timeout, read_timeout
+        self._client = httpx2.AsyncClient(
+            headers=_headers(self._key),
+            timeout=httpx2.Timeout(read_timeout, connect=connect_timeout, pool=None),
+            # Every running turn may have its connection; how many run is for others to decide.
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+            # Without TLS there is nothing to verify, and certificates take long to load; redirects are not followed.
+            verify=url.scheme == "https",
+            # A model on this machine is never behind the proxy of the environment.
+            trust_env=not _is_loopback(url.host),
+        )
+
+    def __repr__(self) -> str:
+        return f"Endpoint({str(self._url)!r}, {self._model!r})"
+
+    async def ask(self, body: bytes) -> Chunks:
+        """Ask once. The chunks of the answer, or a `Fault`."""
+        try:
+            async with self._client.stream("POST", self._url, content=body) as response:
+                if response.status_code != 200:
+                    raise await self._refusal(response)
+                async with aclosing(self._chunks(response)) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
+        except httpx2.RequestError as error:
+            raise Fault(self._broken(error), passing=True) from error
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._client.aclose()
+
+    async def _chunks(self, response: httpx2.Response) -> Chunks:
+        ended = spoke = False
+        incoming = response.aiter_bytes()
+        async with aclosing(self._events(incoming)) as found:
+            async for data in found:
+                spoke = True
+                if data.strip() == b"[DONE]":
+                    ended = True
+                    break
+                chunk = self._read(data)
+                ended = ended or chunk.finish_reason is not None
+                yield chunk
+        if not spoke:
+            raise Fault(self._no_stream(response))
+        if not ended:
+            raise Fault(AgentFailed(f"{self._where} broke off the answer"), passing=True)
+        await _farewell(incoming)
+
+    async def _events(self, incoming: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+        try:
+            async with aclosing(events(incoming, _MOST_OF_AN_EVENT)) as found:
+                async for data in found:
+                    yield data
+        except EventTooLarge as error:
+            raise Fault(AgentFailed(f"{self._where} sent more than {_MOST_OF_AN_EVENT:,} bytes at once")) from error
+
+    def _read(self, data: bytes) -> Chunk:
+        try:
+            chunk = _decode(data)
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            raise Fault(AgentFailed(f"{self._where} sent a chunk that cannot be read: {error}")) from error
+        if chunk.error is not None:
+            raise self._answer(status_of(chunk.error), httpx2.Headers(), data).fault()
+        return chunk
+
+    async def _refusal(self, response: httpx2.Response) -> Fault:
+        body = bytearray()
+        with suppress(httpx2.RequestError):
+            async for piece in response.aiter_bytes():
+                body += piece
+                if len(body) > _MOST_OF_AN_ERROR:
+                    break
+        return self._answer(response.status_code, response.headers, bytes(body)).fault()
+
+    def _answer(self, status: int, headers: httpx2.Headers, body: bytes) -> Answer:
+        return Answer(
+            where=self._where,
+            model=self._model,
+            status=status,
+            headers=headers,
+            said=quoted(body, self._key),
+            with_key=self._key is not None,
+        )
+
+    def _broken(self, error: httpx2.RequestError) -> AgentError:
+        match error:
+            case httpx2.ConnectTimeout():
+                return AgentTimedOut(f"{self._where} could not be reached within {self._connect_timeout:g} s")
+            case httpx2.TimeoutException():
+                return AgentTimedOut(f"{self._where} said nothing for {self._read_timeout:g} s")
+            case httpx2.ConnectError():
+                hint = "Check base_url, the network, and that the provider runs."
+                return AgentFailed(f"{self._where} cannot be reached: {error}", hint=hint)
+            case _:
+                return AgentFailed(f"the connection to {self._where} broke ({type(error).__name__})")
+
+    def _no_stream(self, response: httpx2.Response) -> AgentFailed:
+        kind = response.headers.get("content-type", "nothing we know")[:64]
+        return AgentFailed(
+            f"{self._where} answered with {kind}, not with a stream of events",
+            hint="Check that base_url ends where the API begins, such as …/v1, and that the model can stream.",
+        )
+
+
+async def _farewell(incoming: AsyncIterator[bytes]) -> None:
+    """Read what follows the end, which means nothing, so that the connection can be used again."""
+    with suppress(TimeoutError, httpx2.RequestError):
+        async with asyncio.timeout(_FAREWELL_SECONDS):
+            async for _ in incoming:
+                pass
+
+
+def _headers(key: str | None) -> dict[str, str]:
+    common = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
+    return common | ({"authorization": f"Bearer {key}"} if key else {})
+
+
+def _checked_url(base_url: str) -> httpx2.URL:
+    """The URL, or a refusal that does not repeat it: it may hold a password."""
+    hint = "Use scheme, host and path, such as https://api.openai.com/v1; the key goes into api_key."
+    try:
+        url = httpx2.URL(base_url)
+    except (httpx2.InvalidURL, TypeError) as error:
+        raise ConfigError("base_url is not a URL", hint=hint) from error
+    if url.scheme not in ("http", "https") or not url.host or url.userinfo or url.query or url.fragment:
+        raise ConfigError("base_url must be a plain http or https URL", hint=hint)
+    return url
+
+
+def _checked_key(key: str | None) -> str | None:
+    """The key, or a refusal that does not repeat it."""
+    if key is not None and not (key.isascii() and key.isprintable() and " " not in key and key):
+        raise ConfigError("the API key is empty, or has a space, a line end or a letter that no key has")
+    return key
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
