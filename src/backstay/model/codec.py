@@ -6,6 +6,7 @@ Reading is strict: a record that cannot be read is raised with its key, never sk
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,7 +15,9 @@ from backstay.model.content import Body, Custom, Json, Part, Text, ToolCall, Too
 from backstay.model.event import EventBody
 from backstay.model.limits import Limits
 
+# How a record is written: as JSON; or, for the commonest message, the bare words of its only part.
 FORMAT = 1
+WORDS = 2
 
 _JSON_FIELDS = frozenset({"arguments", "output", "data"})
 _PLAIN = frozenset({str, bool, int, float, type(None)})
@@ -29,26 +32,41 @@ _decode_usage = msgspec.json.Decoder(Usage).decode
 _decode_names = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
-def encode_parts(parts: Sequence[Part], limits: Limits) -> str:
-    """Parts from outside as stored text, or a refusal that says what is wrong with them."""
-    text = write_parts(parts)
+class Encoded(NamedTuple):
+    """Parts as they are stored."""
+
+    format: int
+    text: str
+
+
+def encode_parts(parts: Sequence[Part], limits: Limits) -> Encoded:
+    """Parts from outside as they will be stored, or a refusal that says what is wrong with them."""
+    encoded = write_parts(parts)
     # No character takes more than four bytes: most messages need not be counted.
-    if len(text) * 4 > limits.message_bytes and len(text.encode()) > limits.message_bytes:
-        raise _too_large("the message", len(text.encode()), limits.message_bytes)
-    if not all(type(part) is Text and type(part.text) is str for part in parts):
-        _check_parts(parts, text, limits)
-    return text
+    if len(encoded.text) * 4 > limits.message_bytes and len(encoded.text.encode()) > limits.message_bytes:
+        raise _too_large("the message", len(encoded.text.encode()), limits.message_bytes)
+    if encoded.format == FORMAT:
+        _check_parts(parts, encoded.text, limits)
+    return encoded
 
 
-def write_parts(parts: Sequence[Part]) -> str:
-    """Parts as stored text, whatever their size: what an agent has said is kept."""
-    return _written(parts, "content").decode()
+def write_parts(parts: Sequence[Part]) -> Encoded:
+    """Parts as they will be stored, whatever their size: what an agent has said is kept."""
+    only = parts[0] if len(parts) == 1 else None
+    # A NUL is valid text and no database takes it bare; JSON has a spelling for it.
+    if type(only) is Text and type(only.text) is str and "\0" not in only.text:
+        if not only.text.isascii():
+            _written(only.text, "content")
+        return Encoded(WORDS, only.text)
+    return Encoded(FORMAT, _written(parts, "content").decode())
 
 
 def decode_parts(record: str, format: int, text: str) -> tuple[Part, ...]:
     """The parts of the record with this key."""
+    if format == WORDS:
+        return (Text(text),)
     if format != FORMAT:
-        raise CorruptRecord(record, f"is written in format {format}; this version reads format {FORMAT}")
+        raise CorruptRecord(record, f"is written in format {format}; this version reads {FORMAT} and {WORDS}")
     try:
         return _decode_parts(text)
     except msgspec.DecodeError as error:

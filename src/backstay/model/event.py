@@ -141,13 +141,17 @@ class TurnRecorded(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag=
 
 
 class TurnFolded(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_folded", omit_defaults=True):
-    """Stands for deltas of an ended turn, numbers `first` to `last`.
+    """Stands for events of an ended turn, numbers `first` to `last`.
 
-    What the turn said is in `messages` of its last fold; folds before it, cut off by other events, have none.
+    With an `outcome` it stands for the whole turn, from its start to its end, and `messages` begins with its input. If
+    other events lay between, only runs of deltas are folded, and the last of these folds has what the turn said.
     """
 
     first: int
     last: int
+    agent: str | None = None
+    outcome: Outcome | None = None
+    may_have_run: tuple[str, ...] = ()
     messages: tuple[Message, ...] = ()
 
 

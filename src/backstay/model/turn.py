@@ -16,25 +16,25 @@ Approval = Literal["none", "asked", "approved", "denied"]
 Effect = Literal["called", "returned", "unknown"]
 
 
-class Completed(msgspec.Struct, frozen=True, tag="completed"):
+class Completed(msgspec.Struct, frozen=True, omit_defaults=True, tag="completed"):
     """The agent said all it had to say."""
 
     reason: str = ""
 
 
-class Cancelled(msgspec.Struct, frozen=True, tag="cancelled"):
+class Cancelled(msgspec.Struct, frozen=True, omit_defaults=True, tag="cancelled"):
     """Somebody asked for it to stop."""
 
     reason: str = ""
 
 
-class Failed(msgspec.Struct, frozen=True, tag="failed"):
+class Failed(msgspec.Struct, frozen=True, omit_defaults=True, tag="failed"):
     """The agent failed, for this reason."""
 
     reason: str = ""
 
 
-class Interrupted(msgspec.Struct, frozen=True, tag="interrupted"):
+class Interrupted(msgspec.Struct, frozen=True, omit_defaults=True, tag="interrupted"):
     """Its process died or was stopped."""
 
     reason: str = ""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from backstay.model.event import UNSEEN, Cursor, Event, TurnEnded
+from backstay.model.event import UNSEEN, Cursor, Event, TurnEnded, TurnFolded
 from backstay.model.ids import SessionId, TurnId
 from backstay.model.turn import Outcome, Turn
 from backstay.runtime.desk import Desk
@@ -48,7 +48,7 @@ class TurnHandle:
         async for event in follow(self._desk.crossing, self._desk.pulse, self.session, self._owner, cursor):
             if event.turn == self.id:
                 yield event
-                if isinstance(event.body, TurnEnded):
+                if isinstance(event.body, TurnEnded | TurnFolded) and event.body.outcome is not None:
                     return
 
     async def outcome(self) -> Outcome:

@@ -180,6 +180,23 @@ def find_held(tx: Transaction, turn: OpenTurn) -> Door:
     return door
 
 
+def keep(tx: Transaction, door: Door) -> None:
+    """Write back what a sign of life of the holder can change; nobody starts or ends here."""
+    tx.run(
+        "keep_door",
+        session=door.id,
+        revision=door.revision,
+        context=door.context,
+        fence=door.fence,
+        last_event=door.last_event,
+        held_event=door.held_event,
+        lease_until=door.lease_until,
+        lease_boot=door.lease_boot,
+        waiting=door.waiting,
+        steering=door.steering,
+    )
+
+
 def leave(tx: Transaction, door: Door) -> None:
     """Write the row back. What lists are ordered by moves seldom, so that most writes leave that index alone."""
     tx.run(

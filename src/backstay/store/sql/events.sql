@@ -33,7 +33,7 @@ SELECT t.id, t.session_id, t.first_event FROM turns t
 WHERE t.first_event IS NOT NULL AND t.state = 'ended' AND t.ended_at <= :moment LIMIT :limit
 
 -- name: events_to_fold
-SELECT e.number, e.last, e.fence, e.kind, e.source_id, e.low, e.high, e.at FROM events e
+SELECT e.number, e.last, e.fence, e.kind, e.format, e.body, e.source_id, e.low, e.high, e.at FROM events e
 WHERE e.session_id = :session AND e.number >= :first AND e.turn_id = :turn ORDER BY e.number
 
 -- name: drop_events

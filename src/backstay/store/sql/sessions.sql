@@ -17,6 +17,13 @@ UPDATE sessions SET
     queued = :queued, turns = :turns, activity = :activity, touched_at = :touched_at, preview = :preview
 WHERE id = :session
 
+-- name: keep_door
+-- Writes back what a holder's sign of life changes, and touches no index.
+UPDATE sessions SET
+    revision = :revision, context = :context, fence = :fence, last_event = :last_event, held_event = :held_event,
+    lease_until = :lease_until, lease_boot = :lease_boot, waiting = :waiting, steering = :steering
+WHERE id = :session
+
 -- name: move_up
 -- Puts the session where its activity belongs in the list.
 UPDATE sessions SET active_at = :active_at WHERE id = :session

@@ -32,7 +32,7 @@ WHERE id = :turn
 UPDATE turns SET cancel_requested = 1 WHERE id = :turn
 
 -- name: edit_turn
-UPDATE turns SET input = :input WHERE id = :turn
+UPDATE turns SET input = :input, format = :format WHERE id = :turn
 
 -- name: next_waiting
 -- The waiting turn whose time has come. No row: nobody waits.

@@ -69,6 +69,9 @@ class Database:
     def write(self, work: Callable[[apsw.Connection], T], *, seconds: float, durable: bool, alone: bool) -> T:
         """Run the work in a write transaction; return once it is committed, or raise having changed nothing."""
         job = Job(work, durable=durable, alone=alone)
+        self._refuse_fork()
+        if self._writer.at_once(job):  # type: ignore[arg-type]  # the writer never looks at a job's value
+            return job.result()
         self.begin(job)
         if not job.wait(seconds):
             raise self.too_busy(seconds)

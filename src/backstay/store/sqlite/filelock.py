@@ -9,7 +9,7 @@ import fcntl
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from backstay.errors import StoreReadOnly, StoreUnavailable
@@ -28,9 +28,22 @@ class WriteLock:
     def __enter__(self) -> None:
         """Wait, however long it takes, until it is this process's turn to write."""
         fcntl.flock(self._fd, fcntl.LOCK_EX)
-        os.pwrite(self._fd, b"%-10d" % os.getpid(), 0)
+        _sign(self._fd)
+
+    def at_once(self) -> bool:
+        """Take the lock if it is free; `release` gives it back."""
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        _sign(self._fd)
+        return True
 
     def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Let the next one in."""
         fcntl.flock(self._fd, fcntl.LOCK_UN)
         # Whoever waits gets to run before this process asks again.
         os.sched_yield()
@@ -46,7 +59,7 @@ class WriteLock:
                 hint="Try again, or look at what that process does.",
             )
         try:
-            os.pwrite(fd, b"%-10d" % os.getpid(), 0)
+            _sign(fd)
             yield
         finally:
             os.close(fd)
@@ -120,6 +133,12 @@ def lives(path: Path) -> bool:
     finally:
         os.close(fd)
     return False
+
+
+def _sign(fd: int) -> None:
+    """Say who holds the lock, for others' error messages; a disk that cannot take it changes nothing."""
+    with suppress(OSError):
+        os.pwrite(fd, b"%-10d" % os.getpid(), 0)
 
 
 def _open(path: Path) -> int:

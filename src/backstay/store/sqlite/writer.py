@@ -32,6 +32,9 @@ class Writer:
         self._suspect = False
         self._wal_pages = 0
         self._checkpoint_at = CHECKPOINT_PAGES
+        # Whoever has the pen uses the connection: the writer's thread, or a lone caller's.
+        self._pen = threading.Lock()
+        self._crowded = False
         self._closing = False
         self._close_within = 0.0
         self._entrance = threading.Lock()
@@ -44,6 +47,29 @@ class Writer:
             if self._closing:
                 raise StoreUnavailable(f"{self._path} is closed", hint="Open the store again.")
             self._queue.put(job)
+
+    def at_once(self, job: Job[object]) -> bool:
+        """Run the job on the caller's own thread if nobody else writes or waits; False if it must queue.
+
+        Spares a lone caller two changes of threads, which cost as much as the transaction. Never for the main thread:
+        a Ctrl-C would strike in the middle of it.
+        """
+        if self._crowded or threading.current_thread() is threading.main_thread() or not self._queue.empty():
+            return False
+        if not self._pen.acquire(blocking=False):
+            return False
+        try:
+            if self._closing or not self._lock.at_once():
+                return False
+            try:
+                job.claim()
+                self._commit([job])
+            finally:
+                self._lock.release()
+            self._checkpoint_if_due()
+        finally:
+            self._pen.release()
+        return True
 
     def close(self, seconds: float) -> None:
         """Finish what is queued, then let go of the file.
@@ -70,7 +96,7 @@ class Writer:
     def _let_go(self) -> None:
         """Close the connection, under the lock, because the last one out writes the log back into the file."""
         try:
-            with self._lock.within(self._close_within):
+            with self._pen, self._lock.within(self._close_within):
                 self._disconnect()
         except (StoreUnavailable, OSError):
             # Somebody else holds the lock and is not the last one out: they, or the next to open, copy the log.
@@ -82,8 +108,9 @@ class Writer:
     def _write(self, first: Job[object]) -> None:
         batch: list[Job[object]] = []
         try:
-            with self._lock:
+            with self._pen, self._lock:
                 batch = self._claim_with(first)
+                self._crowded = len(batch) > 1
                 if batch:
                     self._commit(batch)
         except OSError as error:
@@ -94,8 +121,8 @@ class Writer:
             self._fail(batch, error)
         for job in batch:
             job.deliver()
-        if self._wal_pages >= self._checkpoint_at:
-            self._checkpoint()
+        with self._pen:
+            self._checkpoint_if_due()
 
     def _claim_with(self, first: Job[object]) -> list[Job[object]]:
         """This job and those that queued up behind it; a job that wants to be alone ends or makes up the batch."""
@@ -123,8 +150,11 @@ class Writer:
             self._set_durability(connection, "FULL" if any(job.durable for job in batch) else "NORMAL")
             connection.execute("BEGIN IMMEDIATE")
             before = connection.total_changes()
-            for job in batch:
-                self._attempt(connection, job)
+            if len(batch) == 1:
+                self._attempt_alone(connection, batch[0])
+            else:
+                for job in batch:
+                    self._attempt(connection, job)
             if connection.total_changes() == before or all(job.error for job in batch):
                 connection.execute("ROLLBACK")
             else:
@@ -132,6 +162,17 @@ class Writer:
                 connection.execute("COMMIT")
         except (apsw.Error, BackstayError) as error:
             self._settle(batch, error)
+
+    def _attempt_alone(self, connection: apsw.Connection, job: Job[object]) -> None:
+        """Run the only job of a transaction: if it fails, all of it is rolled back, so it needs no savepoint."""
+        try:
+            job.attempt(connection)
+        except apsw.Error as error:
+            if isinstance(error, apsw.FullError) or poisons(error) or not connection.in_transaction:
+                raise
+            job.error = translated(error, str(self._path))
+        except BaseException as error:  # noqa: BLE001  # whatever the verb raised belongs to its caller
+            job.error = error
 
     def _attempt(self, connection: apsw.Connection, job: Job[object]) -> None:
         """Run one job so that its failure leaves the others of the batch untouched."""
@@ -216,8 +257,10 @@ class Writer:
         self._wal_pages = pages
         return apsw.SQLITE_OK
 
-    def _checkpoint(self) -> None:
+    def _checkpoint_if_due(self) -> None:
         """Copy the log back into the file: no caller waits for it, but other processes' turnstile is closed."""
+        if self._wal_pages < self._checkpoint_at:
+            return
         try:
             with self._lock:
                 self._set_durability(self._connected(), "FULL")

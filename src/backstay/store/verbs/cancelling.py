@@ -50,7 +50,7 @@ def edit_waiting(tx: Transaction, turn: TurnId, owner: str, parts: tuple[Part, .
         raise Conflict(f"{turn} carries finished messages, not an input", hint="Withdraw it and record again.")
     messages.keep_blobs(tx, owner, turn, parts)
     blobs.release_others(tx, turn, parts)
-    tx.run("edit_turn", turn=turn, input=body)
+    tx.run("edit_turn", turn=turn, input=body.text, format=body.format)
     door.revision += 1
     events.tell(tx, door, TurnEdited(parts), turn)
     leave(tx, door)

@@ -1,6 +1,7 @@
 """Events: telling a session's story in numbered steps, and reading it from any step on."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -17,6 +18,7 @@ from backstay.model.event import (
     FeedEvent,
     FeedPage,
     SessionDeleted,
+    TurnEnded,
     TurnFolded,
     TurnRecorded,
     TurnStarted,
@@ -93,9 +95,9 @@ def after(tx: Transaction, door: Door, cursor: Cursor, limit: int) -> EventPage:
     session, last = door.id, door.last_event
     gap: Literal["snapshot", "resync"] | None = None
     number = cursor.number
-    if cursor.number and cursor.fence != UNSEEN:
+    if cursor.number:
         holding = tx.one("event_holding", session=session, number=cursor.number) if cursor.number <= last else None
-        if holding is None or holding[2] != cursor.fence:
+        if holding is None or cursor.fence not in (UNSEEN, holding[2]):
             gap, number = "resync", 0
         elif holding[1] > cursor.number:
             gap, number = "snapshot", holding[0] - 1
@@ -125,30 +127,90 @@ def feed(tx: Transaction, owner: str, position: int | None, limit: int) -> FeedP
 
 
 def fold(tx: Transaction, turn: TurnId, session: SessionId, first: int) -> int:
-    """Replace each run of an ended turn's deltas by one row; how many rows went."""
-    rows = tx.all("events_to_fold", session=session, turn=turn, first=first)
-    said = next((Said(row[4], row[5], row[6]) for row in reversed(rows) if row[3] == "turn_ended" and row[4]), None)
-    runs = _runs(rows) if said is not None else []
-    for run in runs:
-        _fold_run(tx, session, turn, run, said if run is runs[-1] else None)
+    """Replace an ended turn's events, or else each run of its deltas, by one row; how many rows went."""
+    rows = [_Told(*row) for row in tx.all("events_to_fold", session=session, turn=turn, first=first)]
+    whole = _whole_turn(session, rows)
+    gone = 0
+    if whole is not None:
+        _replace(tx, session, turn, rows, whole[0], said=whole[1])
+        gone = len(rows) - 1
+    elif rows and rows[-1].kind == "turn_ended" and rows[-1].said is not None:
+        runs = _runs(rows)
+        for run in runs:
+            body = TurnFolded(run[0].number, run[-1].last)
+            _replace(tx, session, turn, run, body, said=rows[-1].said if run is runs[-1] else None)
+        gone = sum(len(run) - 1 for run in runs)
     tx.run("mark_folded", turn=turn)
-    return sum(len(run) - 1 for run in runs)
+    return gone
 
 
-def _fold_run(tx: Transaction, session: SessionId, turn: TurnId, run: Sequence[Row], said: Said | None) -> None:
-    number, last, fence, at = run[0][0], run[-1][1], run[-1][2], run[-1][7]
-    tx.run("drop_events", session=session, first=number, last=last)
-    body = TurnFolded(number, last)
-    _add(tx, session, body, number=number, last=last, fence=fence, turn=turn, said=said, at=at)
+class _Told(NamedTuple):
+    """An event of a turn that is about to be folded."""
+
+    number: int
+    last: int
+    fence: int
+    kind: str
+    format: int
+    body: str
+    source: WindowId | None
+    low: int | None
+    high: int | None
+    at: int
+
+    @property
+    def said(self) -> Said | None:
+        if self.source is None or self.low is None or self.high is None:
+            return None
+        return Said(self.source, self.low, self.high)
 
 
-def _runs(rows: Sequence[Row]) -> list[list[Row]]:
+def _whole_turn(session: SessionId, rows: Sequence[_Told]) -> tuple[TurnFolded, Said] | None:
+    """The one fold that can stand for all of these events; None if something else was told between them."""
+    started, ended = rows[0], rows[-1]
+    together = all(one.last + 1 == other.number and one.fence == other.fence for one, other in pairwise(rows))
+    if not together or started.kind != "turn_started" or ended.kind != "turn_ended":
+        return None
+    said = _joined(started.said, ended.said)
+    start = decode_event(f"event {started.number} of {session}", started.format, started.body)
+    end = decode_event(f"event {ended.number} of {session}", ended.format, ended.body)
+    if said is None or not isinstance(start, TurnStarted) or not isinstance(end, TurnEnded):
+        return None
+    return TurnFolded(started.number, ended.last, start.agent, end.outcome, end.may_have_run), said
+
+
+def _joined(one: Said | None, other: Said | None) -> Said | None:
+    """The input and the answer as one stretch, if nothing lies between them."""
+    if one is None or other is None:
+        return one
+    return Said(one.source, one.low, other.high) if (one.source, one.high) == (other.source, other.low) else None
+
+
+def _replace(
+    tx: Transaction, session: SessionId, turn: TurnId, rows: Sequence[_Told], body: TurnFolded, *, said: Said | None
+) -> None:
+    first, last = rows[0], rows[-1]
+    tx.run("drop_events", session=session, first=first.number, last=last.last)
+    _add(
+        tx,
+        session,
+        body,
+        number=first.number,
+        last=last.last,
+        fence=last.fence,
+        turn=turn,
+        said=said,
+        at=last.at,
+    )
+
+
+def _runs(rows: Sequence[_Told]) -> list[list[_Told]]:
     """Deltas that follow each other without another event between them, under one fence."""
-    runs: list[list[Row]] = []
+    runs: list[list[_Told]] = []
     for row in rows:
-        if row[3] not in FOLDED:
+        if row.kind not in FOLDED:
             continue
-        if runs and runs[-1][-1][1] + 1 == row[0] and runs[-1][-1][2] == row[2]:
+        if runs and runs[-1][-1].last + 1 == row.number and runs[-1][-1].fence == row.fence:
             runs[-1].append(row)
         else:
             runs.append([row])

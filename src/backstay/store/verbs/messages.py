@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from backstay.errors import CorruptRecord, NotFound
-from backstay.model.codec import FORMAT, decode_parts, write_parts
+from backstay.model.codec import Encoded, decode_parts, write_parts
 from backstay.model.content import Attachment, Part
 from backstay.model.ids import MessageId, TurnId, WindowId
 from backstay.model.message import Message, NewMessage
@@ -21,7 +21,7 @@ class Written(NamedTuple):
     """A message that is about to be stored, and its parts as they will be."""
 
     message: NewMessage
-    body: str
+    body: Encoded
 
 
 def written(said: Iterable[NewMessage]) -> list[Written]:
@@ -42,8 +42,8 @@ def append(tx: Transaction, door: Door, turn: TurnId | None, said: Sequence[Writ
             turn=turn,
             role=message.role,
             partial=message.partial,
-            format=FORMAT,
-            body=body,
+            format=body.format,
+            body=body.text,
             now=tx.now,
         )
         keep_blobs(tx, door.owner, new, message.parts)

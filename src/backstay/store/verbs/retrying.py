@@ -33,7 +33,7 @@ def edit(tx: Transaction, request: Request, message: MessageId, parts: tuple[Par
     _check_agent(tx, request)
     body = encode_parts(parts, tx.limits)
     check_input(parts)
-    fingerprint = request.fingerprint("edit", message, body)
+    fingerprint = request.fingerprint("edit", message, body.text)
     first = submitting.already(tx, request, fingerprint)
     if first is not None:
         return first

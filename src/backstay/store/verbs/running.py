@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from backstay.errors import CorruptRecord, InvalidPayload, SessionBusy
-from backstay.model.codec import arguments_hash, check_body, check_name, encode_usage
+from backstay.model.codec import Encoded, arguments_hash, check_body, check_name, encode_usage
 from backstay.model.content import BODIES, Body, ToolCall, ToolResult, Usage
 from backstay.model.event import (
     EventBody,
@@ -33,7 +33,7 @@ from backstay.model.turn import (
     Renewed,
     Steering,
 )
-from backstay.store.door import Door, find_held, leave
+from backstay.store.door import Door, find_held, keep, leave
 from backstay.store.engine import Transaction
 from backstay.store.verbs import blobs, events, messages
 from backstay.store.verbs.events import Said
@@ -43,7 +43,7 @@ from backstay.store.verbs.turns import TurnRow, call_value, find_row
 
 def start(tx: Transaction, door: Door, turn: TurnRow) -> OpenTurn:
     """Let a waiting turn run under a new lease of this worker. The caller writes the door."""
-    said = Written(NewMessage(role="user", parts=turn.parts()), turn.input or "[]")
+    said = Written(NewMessage(role="user", parts=turn.parts()), Encoded(turn.format, turn.input or "[]"))
     opened = open_turn(tx, door, turn.id, turn.agent, said, root=turn.root)
     tx.run("start_turn", turn=turn.id, now=tx.now, first_event=opened.event)
     blobs.release(tx, turn.id)
@@ -104,7 +104,7 @@ def renew(tx: Transaction, turn: OpenTurn) -> Renewed:
     """Keep the lease of a silent turn and fetch its mail."""
     door = find_held(tx, turn)
     door.lease_until, door.lease_boot = tx.lease()
-    leave(tx, door)
+    keep(tx, door)
     return Renewed(open=msgspec.structs.replace(turn, lease_until=door.lease_until), mail=door.mail())
 
 
@@ -118,7 +118,7 @@ def checkpoint(
     taken = _take_steering(tx, door, turn) if take_steering and door.steering else ()
     door.held_event = door.last_event
     door.lease_until, door.lease_boot = tx.lease()
-    leave(tx, door)
+    keep(tx, door)
     proof = msgspec.structs.replace(
         turn, fence=door.fence, event=door.held_event, window=door.window, lease_until=door.lease_until
     )

@@ -8,7 +8,7 @@ import msgspec
 
 from backstay.errors import InvalidPayload, RequestMismatch, SessionBusy, TooLarge
 from backstay.model.address import Address
-from backstay.model.codec import check_name, content_hash, encode_parts
+from backstay.model.codec import Encoded, check_name, content_hash, encode_parts
 from backstay.model.content import Json, Part, check_input, check_role, parts_of
 from backstay.model.event import CancelRequested, TurnSubmitted
 from backstay.model.ids import MessageId, SessionId, TurnId
@@ -60,7 +60,7 @@ class Input(NamedTuple):
 
     agent: str
     parts: tuple[Part, ...]
-    body: str
+    body: Encoded
     fingerprint: bytes | None
 
 
@@ -69,7 +69,7 @@ def submit(tx: Transaction, request: Request, parts: tuple[Part, ...]) -> Accept
     agent = check_name("the agent's name", request.agent, tx.limits.name_bytes)
     body = encode_parts(parts, tx.limits)
     check_input(parts)
-    fingerprint = request.fingerprint("submit", body)
+    fingerprint = request.fingerprint("submit", body.text)
     first = already(tx, request, fingerprint)
     if first is not None:
         return first
@@ -110,7 +110,7 @@ def _open_or_enqueue(
 def record(tx: Transaction, request: Request, said: Sequence[NewMessage]) -> Recorded:
     """Add finished messages as one turn; behind a running turn they wait for its end."""
     checked = _check_record(tx, said)
-    fingerprint = request.fingerprint("record", [(message.role, body) for message, body in checked])
+    fingerprint = request.fingerprint("record", [(message.role, body.text) for message, body in checked])
     first = already(tx, request, fingerprint)
     if first is not None:
         return Recorded(turn=first.turn, session=first.session, messages=(), repeated=True)
@@ -202,7 +202,7 @@ def _enqueue(tx: Transaction, door: Door, turn: TurnId, request: Request, said: 
     if request.if_busy == "replace" and door.running is not None:
         ask_to_cancel(tx, door, door.running)
     row = new_row(tx, door, turn, said.agent, "waiting")
-    row.input = said.body
+    row.format, row.input = said.body
     row.steer = int(request.if_busy == "steer" and door.running is not None)
     door.steering += row.steer
     door.revision += 1

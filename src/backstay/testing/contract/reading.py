@@ -10,13 +10,12 @@ from backstay.model.address import Address
 from backstay.model.content import Text, ToolCall, ToolResult, Usage
 from backstay.model.event import (
     START,
+    UNSEEN,
     Cursor,
     Event,
-    TurnEnded,
     TurnFolded,
     TurnRecorded,
     TurnStarted,
-    UsageReported,
 )
 from backstay.model.ids import SessionId
 from backstay.model.session import Session, SessionFilter, Ttl
@@ -252,7 +251,7 @@ class ReadingContract(ContractBase):
 
     # --- folding ----------------------------------------------------------------------------------------------------
 
-    def test_a_fold_stands_for_the_deltas_of_an_ended_turn_and_shows_what_they_said(
+    def test_a_fold_stands_for_a_whole_ended_turn_and_shows_what_was_said(
         self, store: Store, clock: ManualClock
     ) -> None:
         session = new_session(store)
@@ -263,11 +262,28 @@ class ReadingContract(ContractBase):
         went = store.fold()
 
         after = story(store, session)
-        fold = after[2]
-        assert went == 4
-        assert after == (*before[:2], fold, before[-1])
-        assert (fold.number, fold.last, fold.fence, fold.turn) == (3, 7, before[2].fence, before[2].turn)
-        assert fold.body == TurnFolded(3, 7, said_in(store, session)[1:])
+        fold = after[1]
+        assert went == 6
+        assert after == (before[0], fold)
+        assert (fold.number, fold.last, fold.fence, fold.turn) == (2, 8, before[1].fence, before[1].turn)
+        assert fold.body == TurnFolded(2, 8, "default", Completed(), (), said_in(store, session))
+
+    def test_where_other_events_lie_between_only_runs_of_deltas_are_folded(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        session = new_session(store)
+        proof = say(store, start(store, session), Text("a"), Text("b"))
+        store.rename(session, "in between", owner=ME)
+        store.finish(say(store, proof, Text("c"), Text("d")), Completed())
+        clock.advance(HOUR)
+
+        store.fold()
+
+        events = story(store, session)
+        assert [(event.number, event.last) for event in events] == [(1, 1), (2, 2), (3, 4), (5, 5), (6, 7), (8, 8)]
+        folds = [event.body for event in events if isinstance(event.body, TurnFolded)]
+        assert [fold.outcome for fold in folds] == [None, None]
+        assert [len(fold.messages) for fold in folds] == [0, 1]
 
     def test_folding_twice_changes_nothing(self, store: Store, clock: ManualClock) -> None:
         session = new_session(store)
@@ -297,9 +313,9 @@ class ReadingContract(ContractBase):
         clock.advance(HOUR - 1)
 
         assert store.fold() == 0
-        assert store.fold(older_than=HOUR - 1) == 4
+        assert store.fold(older_than=HOUR - 1) == 6
 
-    def test_a_fold_covers_tool_calls_and_results_and_leaves_usage(self, store: Store, clock: ManualClock) -> None:
+    def test_a_fold_covers_tool_calls_results_and_usage(self, store: Store, clock: ManualClock) -> None:
         session = new_session(store)
         proof = say(store, start(store, session), Text("let me "), Text("see"), ToolCall("c1", "look"))
         proof = say(store, proof, ToolResult("c1", "there"), Usage(input_tokens=3), Text("it is "), Text("there"))
@@ -308,9 +324,21 @@ class ReadingContract(ContractBase):
 
         store.fold()
 
-        events = story(store, session)
-        assert [type(event.body) for event in events[2:]] == [TurnFolded, UsageReported, TurnFolded, TurnEnded]
-        assert [(event.number, event.last) for event in events[2:]] == [(3, 6), (7, 7), (8, 9), (10, 10)]
+        created, fold = story(store, session)
+        assert (created.number, fold.number, fold.last) == (1, 2, 10)
+        assert isinstance(fold.body, TurnFolded)
+        assert fold.body.messages == said_in(store, session)
+
+    def test_a_fold_names_the_calls_whose_effect_nobody_knows(self, store: Store, clock: ManualClock) -> None:
+        session = new_session(store)
+        store.finish(say(store, start(store, session), ToolCall("c1", "pay")), Interrupted("gone"))
+        clock.advance(HOUR)
+
+        store.fold()
+
+        fold = story(store, session)[-1].body
+        assert isinstance(fold, TurnFolded)
+        assert (fold.outcome, fold.may_have_run) == (Interrupted("gone"), ("c1",))
 
     def test_the_messages_of_a_turn_are_shown_once_however_often_it_is_folded(
         self, store: Store, clock: ManualClock
@@ -318,7 +346,8 @@ class ReadingContract(ContractBase):
         session = new_session(store)
         proof = start(store, session)
         for _ in range(3):
-            proof = say(store, proof, Text("a"), Text("b"), Usage(output_tokens=1))
+            proof = say(store, proof, Text("a"), Text("b"))
+            store.rename(session, f"between {proof.event}", owner=ME)
         store.finish(proof, Completed())
         clock.advance(HOUR)
 
@@ -331,27 +360,28 @@ class ReadingContract(ContractBase):
     def test_a_reader_inside_a_fold_gets_the_fold_and_is_told_so(self, store: Store, clock: ManualClock) -> None:
         session = new_session(store)
         _stream(store, session, 5)
-        inside = story(store, session)[2:6]
+        inside = story(store, session)[1:-1]
         clock.advance(HOUR)
         store.fold()
         folded = story(store, session)
 
         for event in inside:
-            page = store.events_after(session, event.cursor, owner=ME)
-            assert (page.gap, page.events) == ("snapshot", folded[2:])
+            for cursor in (event.cursor, Cursor(fence=UNSEEN, number=event.number)):
+                page = store.events_after(session, cursor, owner=ME)
+                assert (page.gap, page.events) == ("snapshot", folded[1:])
 
     def test_a_reader_outside_a_fold_goes_on_without_a_gap(self, store: Store, clock: ManualClock) -> None:
         session = new_session(store)
         _stream(store, session, 5)
-        _, started, *_, last, ended = story(store, session)
+        created, *_, ended = story(store, session)
         clock.advance(HOUR)
         store.fold()
         folded = story(store, session)
 
-        rest = [store.events_after(session, event.cursor, owner=ME) for event in (started, last, ended)]
+        rest = [store.events_after(session, event.cursor, owner=ME) for event in (created, ended)]
 
-        assert [page.gap for page in rest] == [None, None, None]
-        assert [page.events for page in rest] == [folded[2:], folded[3:], ()]
+        assert [page.gap for page in rest] == [None, None]
+        assert [page.events for page in rest] == [folded[1:], ()]
 
     @pytest.mark.parametrize("limit", [1, 2, 3])
     def test_a_folded_story_is_the_same_in_pages_of_every_size(
@@ -392,7 +422,7 @@ class ReadingContract(ContractBase):
         store.fold()
 
         (fold,) = [event.body for event in story(store, session) if isinstance(event.body, TurnFolded)]
-        assert fold.messages == said[1:]
+        assert fold.messages == said
 
     def test_a_turn_that_took_steering_folds_with_what_it_took(self, store: Store, clock: ManualClock) -> None:
         session = new_session(store)

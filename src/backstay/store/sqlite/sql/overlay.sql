@@ -8,8 +8,8 @@ INSERT INTO search (search, rowid, owner, text) VALUES ('delete', :key, :owner_t
 
 -- name: found_messages
 -- What matches, best first, among all of this owner's texts; whether it can be reached is the caller's to check.
-SELECT search.rowid, bm25(search, 0.0, 1.0) FROM search WHERE search MATCH :expression
-ORDER BY bm25(search, 0.0, 1.0), search.rowid DESC LIMIT :limit OFFSET :offset
+SELECT search.rowid, bm25(search, 1.0, 0.0) FROM search WHERE search MATCH :expression
+ORDER BY bm25(search, 1.0, 0.0), search.rowid DESC LIMIT :limit OFFSET :offset
 
 -- name: old_commits
 -- Forgets the marks of writers that began before this one.
