@@ -9,6 +9,7 @@ BackstayError
 │   ├── RequestMismatch       this request id was used for something else
 │   ├── SessionEnded          it was ended, for good
 │   ├── SessionExpired        its time to live ran out
+│   ├── StoryChanged          what you saw of a session no longer exists; read again
 │   └── NothingToDo           there is nothing to undo, redo, retry, edit or decide
 ├── Rejected                  the input can never be accepted as it is
 │   ├── InvalidAddress
@@ -97,6 +98,12 @@ class SessionExpired(Conflict):
     """The session's time to live ran out and it takes no more writes."""
 
     hint = "It stays readable. Resolve its address again to start a new session."
+
+
+class StoryChanged(Conflict):
+    """What you saw of this session's story no longer exists."""
+
+    hint = "Follow it again from the beginning."
 
 
 class NothingToDo(Conflict):

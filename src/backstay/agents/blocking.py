@@ -3,9 +3,9 @@
 import asyncio
 import contextvars
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from backstay.agents.port import AgentTurn
 from backstay.agents.tools import Tool
@@ -63,8 +63,25 @@ class BlockingTurn:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 
+GeneratorFunction = Callable[[BlockingTurn], Iterator[Body]]
+Say = Callable[[Body], None]
+CallbackFunction = Callable[[BlockingTurn, Say], None]
+
+
 class _Stopped(BaseException):
     """Raised on the agent's thread when nobody listens any more; not an Exception, so that agents let it pass."""
+
+
+class _Word(NamedTuple):
+    """Something the agent said."""
+
+    body: Body
+
+
+class _End(NamedTuple):
+    """The agent has ended, by itself or by this error."""
+
+    error: BaseException | None
 
 
 class _Words:
@@ -72,11 +89,11 @@ class _Words:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._queue: asyncio.Queue[Body | BaseException | None] = asyncio.Queue(maxsize=1)
+        self._queue: asyncio.Queue[_Word | _End] = asyncio.Queue(maxsize=1)
         self._stopped = threading.Event()
 
-    async def next(self) -> Body | BaseException | None:
-        """The next word, the error that ended the agent, or None at its end."""
+    async def next(self) -> _Word | _End:
+        """The next word, or the end."""
         return await self._queue.get()
 
     def stop(self) -> None:
@@ -85,47 +102,75 @@ class _Words:
         while not self._queue.empty():
             self._queue.get_nowait()
 
-    def take_from(self, function: Callable[[BlockingTurn], Iterator[Body]], turn: BlockingTurn) -> None:
+    def say(self, body: Body) -> None:
+        """Say something; returns once it was taken."""
+        self._put(_Word(body))
+
+    def take_from(self, work: Callable[[], None]) -> None:
         """Run the agent; on its own thread."""
         try:
-            for body in function(turn):
-                self._say(body)
-            self._say(None)
+            work()
+            end = _End(None)
         except _Stopped:
             return
         except BaseException as error:  # noqa: BLE001  # it is raised again where the turn is judged
-            if not self._stopped.is_set():
-                self._say(error)
+            end = _End(error)
+        if not self._stopped.is_set():
+            self._put(end)
 
-    def _say(self, word: Body | BaseException | None) -> None:
+    def _put(self, word: _Word | _End) -> None:
         if self._stopped.is_set():
             raise _Stopped
         asyncio.run_coroutine_threadsafe(self._queue.put(word), self.loop).result()
 
 
 class BlockingAgent:
-    """A generator function as an agent. Each body is taken before the next is asked for.
+    """A function that blocks as an agent. Each body is taken before the next is asked for.
 
     A thread cannot be killed: when its turn is over before it is, it is stopped at its next word. One that never says
-    another word stays behind as a daemon; its turn has ended, and nothing it does can be written any more.
+    another word stays behind as a daemon and is counted; nothing it does can be written any more.
     """
 
-    def __init__(self, function: Callable[[BlockingTurn], Iterator[Body]]) -> None:
+    def __init__(self, function: CallbackFunction) -> None:
         self._function = function
+        self._left: list[threading.Thread] = []
 
-    async def stream(self, turn: AgentTurn) -> AsyncIterator[Body]:
-        """Run the generator on a thread and yield what it yields."""
+    @classmethod
+    def of_generator(cls, function: GeneratorFunction) -> "BlockingAgent":
+        """A generator function as an agent."""
+
+        def speak(turn: BlockingTurn, say: Say) -> None:
+            for body in function(turn):
+                say(body)
+
+        return cls(speak)
+
+    @property
+    def abandoned(self) -> int:
+        """How many of its threads still run although their turns are over."""
+        self._left = [thread for thread in self._left if thread.is_alive()]
+        return len(self._left)
+
+    async def stream(self, turn: AgentTurn) -> AsyncGenerator[Body, None]:
+        """Run the function on a thread and yield what it says."""
         words = _Words(asyncio.get_running_loop())
-        work = partial(words.take_from, self._function, BlockingTurn(turn, words.loop))
-        context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(work,), name=f"backstay-agent-{turn.id}", daemon=True).start()
+        speak = partial(self._function, BlockingTurn(turn, words.loop), words.say)
+        work = partial(contextvars.copy_context().run, words.take_from, speak)
+        thread = threading.Thread(target=work, name=f"backstay-agent-{turn.id}", daemon=True)
+        thread.start()
         try:
-            while (word := await words.next()) is not None:
-                if isinstance(word, BaseException):
-                    raise word
-                yield word
+            while isinstance(word := await words.next(), _Word):
+                yield word.body
+            if word.error is not None:
+                raise word.error
         finally:
             words.stop()
+            self._left.append(thread)
 
     async def aclose(self) -> None:
         """Nothing is held between turns."""
+
+
+def callback_agent(function: CallbackFunction) -> BlockingAgent:
+    """A blocking function `f(turn, say)` as an agent: it calls `say` with each thing it has to say."""
+    return BlockingAgent(function)

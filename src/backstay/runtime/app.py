@@ -3,11 +3,12 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from backstay.agents.adapters import AgentLike, builder_of
+from backstay.agents.adapters import AgentLike, maker_of
 from backstay.clock import Clock
 from backstay.errors import ConfigError, Conflict, NotFound, StoreError, StoreUnavailable
 from backstay.model.address import Address
@@ -16,7 +17,6 @@ from backstay.model.ids import SessionId, TurnId
 from backstay.model.limits import Limits
 from backstay.model.search import SearchPage
 from backstay.model.session import SessionCursor, SessionFilter, SessionPage, Ttl
-from backstay.model.turn import Interrupted
 from backstay.runtime.crossing import Crossing
 from backstay.runtime.desk import Desk
 from backstay.runtime.follow import follow_all
@@ -25,6 +25,7 @@ from backstay.runtime.runner import Runner
 from backstay.runtime.session import SessionHandle
 from backstay.runtime.timing import Timing
 from backstay.runtime.titles import Titler, give_title
+from backstay.runtime.turn import TurnHandle
 from backstay.store import open_store
 from backstay.store.port import ANY, Store
 from backstay.store.sqlstore import SqlStore
@@ -91,24 +92,26 @@ class App:
     ) -> None:
         self._on_interrupt, self._titler = on_interrupt, titler
         self._where, self._clock, self._limits = where, clock, limits
-        self._builders = {name: builder_of(agent) for name, agent in agents.items()}
+        self._makers = {name: maker_of(agent) for name, agent in agents.items()}
         self._owner, self._timing, self._lease_seconds, self._prompt = owner, timing, lease_seconds, prompt
         self._entered: Desk | None = None
-        self._background: list[asyncio.Task[None]] = []
+        self._polling: asyncio.Task[None] | None = None
+        self._attending: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         store = await asyncio.to_thread(self._open)
         crossing = Crossing(store)
         pulse = Pulse(crossing, self._timing.poll, prompt=self._prompt)
-        runner = Runner(crossing, pulse, self._builders, self._timing, self._lease_seconds)
+        runner = Runner(crossing, pulse, self._makers, self._timing, self._lease_seconds)
         desk = self._entered = Desk(crossing, pulse, runner, self._timing)
         titler = self._titler
         if titler is not None:
-            runner.on_completed = lambda turn: desk.keep(give_title(desk, turn, titler), name=f"title {turn.session}")
-        self._background = [
-            asyncio.create_task(pulse.run(), name="backstay pulse"),
-            asyncio.create_task(self._claim_work(), name="backstay claims"),
-        ]
+            runner.on_completed = lambda turn: desk.send_off(give_title(desk, turn, titler), f"title {turn.session}")
+        # Whoever died before is missed now, before anybody can look.
+        await crossing.read(store.reap)
+        await self._resume_interrupted(desk)
+        self._polling = asyncio.create_task(pulse.run(), name="backstay pulse")
+        self._attending = asyncio.create_task(self._attend(desk), name="backstay attendance")
         return self
 
     async def __aexit__(
@@ -122,12 +125,15 @@ class App:
             return
         desk, self._entered = self._entered, None
         desk.runner.closing.set()
+        if self._attending is not None:
+            await self._attending
         await desk.drain()
-        for task in self._background:
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
-        await asyncio.to_thread(desk.crossing.store.close)
-        desk.crossing.close()
+        desk.pulse.close()
+        if self._polling is not None:
+            self._polling.cancel()
+            await asyncio.gather(self._polling, return_exceptions=True)
+        await desk.runner.aclose()
+        await desk.crossing.close()
 
     async def session(
         self, which: Address | SessionId | None = None, *, ttl: Ttl | None = None, agent: str = "default"
@@ -142,6 +148,12 @@ class App:
             return SessionHandle(desk, created.id, self._owner, agent)
         found = await desk.crossing.read(desk.crossing.store.session, which, owner=self._owner)
         return SessionHandle(desk, found.id, self._owner, agent)
+
+    async def turn(self, turn: TurnId) -> TurnHandle:
+        """A turn that was accepted before, by whatever process."""
+        crossing = self._desk.crossing
+        found = await crossing.read(crossing.store.turn, turn, owner=self._owner)
+        return TurnHandle(self._desk, found, self._owner)
 
     async def sessions(
         self, filter: SessionFilter = ANY, *, after: SessionCursor | None = None, limit: int = 50
@@ -178,41 +190,45 @@ class App:
         store.enter()
         return store
 
-    async def _claim_work(self) -> None:
-        """Start turns that wait for our agents, whoever accepted them; ends by cancellation."""
-        desk, version, reaped = self._desk, -1, 0.0
-        while desk.runner.names:
+    async def _attend(self, desk: Desk) -> None:
+        """Until the app closes: end turns whose holders are gone, and start what waits for our agents."""
+        version, looked, closing = -1, 0.0, desk.runner.closing
+        while not closing.is_set():
             try:
+                if self._age(looked) >= self._timing.reap:
+                    looked = asyncio.get_running_loop().time()
+                    await desk.crossing.read(desk.crossing.store.reap)
+                    await self._resume_interrupted(desk)
                 now = desk.crossing.store.version()
                 if now != version:
-                    version = now
                     await self._claim_all(desk)
-                if asyncio.get_running_loop().time() - reaped >= self._lease_seconds / 3:
-                    reaped = asyncio.get_running_loop().time()
-                    await self._reap(desk)
+                    version = now
             except StoreError:
                 log.warning("waiting turns could not be claimed", exc_info=True)
-            await asyncio.sleep(self._timing.poll)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(closing.wait(), self._timing.poll)
 
-    async def _reap(self, desk: Desk) -> None:
-        """End the turns of those who are gone, and go on with them if that is the policy."""
-        for turn in await desk.crossing.read(desk.crossing.store.reap):
-            if self._on_interrupt == "resume":
-                await self._resume(desk, turn)
-
-    async def _resume(self, desk: Desk, turn: TurnId) -> None:
+    async def _resume_interrupted(self, desk: Desk) -> None:
+        """Go on with what was interrupted, whoever noticed it, if that is the policy."""
+        if self._on_interrupt != "resume":
+            return
         store = desk.crossing.store
-        try:
-            ended = await desk.crossing.read(store.turn, turn, owner=self._owner)
-            if isinstance(ended.outcome, Interrupted) and ended.agent in desk.runner.names:
-                desk.start(await desk.crossing.write(Store.resume, turn, owner=self._owner))
-        except (NotFound, Conflict):
-            log.info("interrupted turn is left as it is", extra={"turn": turn}, exc_info=True)
+        for turn, owner in await desk.crossing.read(store.interrupted, desk.runner.names):
+            try:
+                desk.start(await desk.crossing.write(Store.resume, turn, owner=owner))
+            except (NotFound, Conflict):
+                log.info("interrupted turn is left as it is", extra={"turn": turn}, exc_info=True)
 
     async def _claim_all(self, desk: Desk) -> None:
-        store, names = desk.crossing.store, desk.runner.names
-        while await desk.crossing.read(store.has_work, names):
+        """Take what waits. A claim under way is always waited for, so that no turn is opened and then forgotten."""
+        store = desk.crossing.store
+        while names := desk.runner.names:
+            if not await desk.crossing.read(store.has_work, names):
+                return
             opened = await desk.crossing.read(store.claim, names)
             if opened is None:
                 return
             desk.start(opened)
+
+    def _age(self, moment: float) -> float:
+        return asyncio.get_running_loop().time() - moment

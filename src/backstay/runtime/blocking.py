@@ -8,18 +8,22 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from backstay.agents.adapters import AgentLike
+from backstay.clock import Clock
+from backstay.errors import StoreUnavailable
 from backstay.model.address import Address
 from backstay.model.content import Content
 from backstay.model.event import Cursor, Event, FeedEvent
 from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
+from backstay.model.limits import Limits
 from backstay.model.message import Message, NewMessage
 from backstay.model.search import SearchPage
 from backstay.model.session import Deleted, Session, SessionCursor, SessionFilter, SessionPage, Ttl
-from backstay.model.turn import IfBusy, Outcome, Recorded, Turn
+from backstay.model.turn import Call, IfBusy, Outcome, Recorded, Turn
 from backstay.model.window import Moved, Window
-from backstay.runtime.app import App, open_app
+from backstay.runtime.app import App, OnInterrupt, open_app
 from backstay.runtime.session import SessionHandle
 from backstay.runtime.timing import Timing
+from backstay.runtime.titles import Titler
 from backstay.runtime.turn import TurnHandle
 from backstay.store.port import ANY
 
@@ -77,13 +81,29 @@ def open_blocking(
     agent: AgentLike | None = None,
     agents: Mapping[str, AgentLike] | None = None,
     owner: str = "local",
+    clock: Clock | None = None,
+    limits: Limits | None = None,
     timing: Timing | None = None,
     lease_seconds: float = 30.0,
+    on_interrupt: OnInterrupt = "leave",
+    titler: Titler | None = None,
+    prompt: bool = True,
 ) -> "BlockingApp":
     """The app of `backstay.open`, to be used with a plain `with`."""
-    return BlockingApp(
-        open_app(where, agent=agent, agents=agents, owner=owner, timing=timing, lease_seconds=lease_seconds)
+    app = open_app(
+        where,
+        agent=agent,
+        agents=agents,
+        owner=owner,
+        clock=clock,
+        limits=limits,
+        timing=timing,
+        lease_seconds=lease_seconds,
+        on_interrupt=on_interrupt,
+        titler=titler,
+        prompt=prompt,
     )
+    return BlockingApp(app)
 
 
 class BlockingApp:
@@ -91,17 +111,42 @@ class BlockingApp:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._portal = Portal()
+        self._opened: Portal | None = None
 
     def __enter__(self) -> Self:
-        self._portal.wait(self._app.__aenter__())
+        portal = Portal()
+        try:
+            portal.wait(self._app.__aenter__())
+        except BaseException:
+            portal.close()
+            raise
+        self._opened = portal
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._portal.wait(self._app.close())
-        self._portal.close()
+        portal, self._opened = self._opened, None
+        if portal is not None:
+            portal.wait(self._app.close())
+            portal.close()
+
+    @property
+    def _portal(self) -> Portal:
+        if self._opened is None:
+            raise StoreUnavailable(
+                "the app is not open", hint="Use it inside `with backstay.open_blocking(…) as app:`."
+            )
+        return self._opened
+
+    @property
+    def abandoned(self) -> int:
+        """How many agents and tools did not stop when they were told to, and were left behind."""
+        return self._app.abandoned
+
+    def turn(self, turn: TurnId) -> "BlockingTurn":
+        """A turn that was accepted before, by whatever process."""
+        return BlockingTurn(self._portal, self._portal.wait(self._app.turn(turn)))
 
     def session(
         self, which: Address | SessionId | None = None, *, ttl: Ttl | None = None, agent: str = "default"
@@ -166,6 +211,18 @@ class BlockingTurn:
         """Stop the turn, wherever it runs."""
         return self._portal.wait(self._turn.cancel())
 
+    def calls(self) -> tuple[Call, ...]:
+        """Its tool calls and what is known of their effects."""
+        return self._portal.wait(self._turn.calls())
+
+    def approve(self, call: str, *, arguments_hash: str | None = None) -> Call:
+        """Allow a tool call that asked."""
+        return self._portal.wait(self._turn.approve(call, arguments_hash=arguments_hash))
+
+    def deny(self, call: str, *, arguments_hash: str | None = None) -> Call:
+        """Forbid a tool call that asked."""
+        return self._portal.wait(self._turn.deny(call, arguments_hash=arguments_hash))
+
 
 class BlockingSession:
     """One session."""
@@ -220,6 +277,14 @@ class BlockingSession:
         """Say something else in place of an earlier message."""
         edited = self._session.edit(message, content, agent=agent, request_id=request_id)
         return BlockingTurn(self._portal, self._portal.wait(edited))
+
+    def turn(self, turn: TurnId) -> BlockingTurn:
+        """A turn of this session that was accepted before."""
+        return BlockingTurn(self._portal, self._portal.wait(self._session.turn(turn)))
+
+    def waiting(self) -> tuple[Turn, ...]:
+        """The turns that wait, in the order they will run."""
+        return self._portal.wait(self._session.waiting())
 
     def read(self) -> Session:
         """The session as it is now."""

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
+from backstay.errors import StoreUnavailable
 from backstay.store.engine import Pending
 from backstay.store.port import Store
 from backstay.store.sqlstore import SqlStore
@@ -26,9 +27,11 @@ class Crossing:
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="backstay-reader")
         self._done: deque[asyncio.Future[None]] = deque()
         self._called = False
+        self._closed = False
 
     async def write(self, verb: Callable[Concatenate[Store, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a verb that is a single write. If the caller is cancelled before it began, it never runs."""
+        self.refuse_closed()
         done = self._loop.create_future()
         pending = self.store.begin(partial(self._finished, done), verb, *args, **kwargs)
         try:
@@ -42,11 +45,19 @@ class Crossing:
 
     async def read(self, method: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run one of the store's methods on a thread, whatever it does there."""
+        self.refuse_closed()
         return await self._loop.run_in_executor(self._threads, partial(method, *args, **kwargs))
 
-    def close(self) -> None:
-        """Let the threads finish what they do."""
-        self._threads.shutdown(wait=True)
+    async def close(self) -> None:
+        """Close the store and let the threads finish what they do."""
+        self._closed = True
+        await self._loop.run_in_executor(self._threads, self.store.close)
+        self._threads.shutdown(wait=False)
+
+    def refuse_closed(self) -> None:
+        """Raise once the app is closed."""
+        if self._closed:
+            raise StoreUnavailable("the app is closed", hint="Open it again.")
 
     async def _wait_on(self, pending: Pending[T], done: "asyncio.Future[None]") -> None:
         """The verb has not been answered in time: withdraw it, or, if it runs already, wait for its end."""

@@ -2,26 +2,41 @@
 
 from collections.abc import AsyncIterator
 
-from backstay.model.event import Cursor, Event, FeedEvent, SessionDeleted
+from backstay.errors import StoryChanged
+from backstay.model.event import Cursor, Event, EventPage, FeedEvent, SessionDeleted
 from backstay.model.ids import SessionId
 from backstay.runtime.crossing import Crossing
 from backstay.runtime.pulse import Pulse
 
 
-async def follow(
+async def pages(
     crossing: Crossing, pulse: Pulse, session: SessionId, owner: str, cursor: Cursor
-) -> AsyncIterator[Event]:
-    """Replay, then live: one loop, one order. Ends only with the session's deletion, or when nobody listens."""
+) -> AsyncIterator[EventPage]:
+    """The story in pages: replay, then live. One loop, one order.
+
+    A reader inside a fold gets the fold, which says which numbers it stands for. One who saw what no longer exists gets
+    `StoryChanged`.
+    """
     with pulse.watch(session, owner) as watch:
         while True:
             page = await crossing.read(crossing.store.events_after, session, cursor, owner=owner)
-            for event in page.events:
-                yield event
-                if isinstance(event.body, SessionDeleted):
-                    return
+            if page.gap == "resync" and cursor.number:
+                raise StoryChanged(f"{session} has no event {cursor.number} as it was seen")
             cursor = page.next
+            yield page
             if not page.more:
                 await watch.beyond(cursor.number)
+
+
+async def follow(
+    crossing: Crossing, pulse: Pulse, session: SessionId, owner: str, cursor: Cursor
+) -> AsyncIterator[Event]:
+    """The story event by event. Ends only with the session's deletion, or when nobody listens."""
+    async for page in pages(crossing, pulse, session, owner, cursor):
+        for event in page.events:
+            yield event
+            if isinstance(event.body, SessionDeleted):
+                return
 
 
 async def follow_all(crossing: Crossing, pulse: Pulse, owner: str, position: int | None) -> AsyncIterator[FeedEvent]:
@@ -33,5 +48,5 @@ async def follow_all(crossing: Crossing, pulse: Pulse, owner: str, position: int
             for event in page.events:
                 yield event
             position = page.next
-            if not page.more:
+            if not page.more and not pulse.closed:
                 await beat.wait()

@@ -15,9 +15,14 @@ class Line(NamedTuple):
     call: Call
     result: ToolResult | None
 
+    @property
+    def never_ran(self) -> bool:
+        """Whether it only waited for a person's word."""
+        return self.call.effect == "called" and self.call.approval in ("asked", "denied")
+
 
 class Ledger:
-    """Earlier calls in the order they were made. A turn that does the same again finds them one by one."""
+    """Earlier calls that a turn may make again. Each is found once, by its tool and arguments, in whatever order."""
 
     def __init__(self, calls: Sequence[Call] = (), messages: Iterable[Message] = ()) -> None:
         results = {
@@ -27,13 +32,12 @@ class Ledger:
             if isinstance(part, ToolResult)
         }
         self._lines = [Line(call, results.get((call.turn, call.call))) for call in calls]
-        self._next = 0
 
     def recall(self, tool: str, arguments: Json) -> Line | None:
-        """The earlier call that this one repeats. Once the turn takes another way, there is nothing to recall."""
-        line = self._lines[self._next] if self._next < len(self._lines) else None
-        if line is None or (line.call.name, line.call.arguments_hash) != (tool, arguments_hash(arguments)):
-            self._next = len(self._lines)
-            return None
-        self._next += 1
-        return line
+        """The earlier call that this one repeats, if there is one that was not repeated yet."""
+        wanted = (tool, arguments_hash(arguments))
+        for line in self._lines:
+            if (line.call.name, line.call.arguments_hash) == wanted:
+                self._lines.remove(line)
+                return line
+        return None

@@ -1,12 +1,11 @@
 """A live turn: what its agent sees and may ask for."""
 
 import asyncio
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
 from backstay.agents.tools import MayHaveRun, Tool, ToolFailed
-from backstay.errors import BackstayError
+from backstay.errors import LeaseLost, Rejected, StoreError
 from backstay.model.content import Json, ToolCall, ToolResult
 from backstay.model.ids import SessionId, TurnId, WindowId
 from backstay.model.message import Message
@@ -14,7 +13,8 @@ from backstay.model.turn import Approval, OpenTurn, Steering
 from backstay.runtime.crossing import Crossing
 from backstay.runtime.ledger import Ledger, Line
 from backstay.runtime.pulse import Pulse
-from backstay.runtime.recorder import Recorder
+from backstay.runtime.recorder import Recorder, TurnOver
+from backstay.runtime.workshop import Workshop
 
 
 class LiveTurn:
@@ -25,11 +25,13 @@ class LiveTurn:
         recorder: Recorder,
         crossing: Crossing,
         pulse: Pulse,
+        workshop: Workshop,
         *,
         messages: tuple[Message, ...],
         ledger: Ledger,
     ) -> None:
-        self._recorder, self._crossing, self._pulse, self._ledger = recorder, crossing, pulse, ledger
+        self._recorder, self._crossing, self._pulse = recorder, crossing, pulse
+        self._workshop, self._ledger = workshop, ledger
         self._opened: OpenTurn = recorder.proof
         self._calls = 0
         self.messages = messages
@@ -65,38 +67,41 @@ class LiveTurn:
         earlier = self._ledger.recall(tool.name, dict(arguments))
         if earlier is not None and earlier.result is not None:
             return _remembered(tool, earlier.result)
-        if earlier is not None and not tool.idempotent:
+        if earlier is not None and not earlier.never_ran and not tool.idempotent:
             raise MayHaveRun(f"{tool.name} was interrupted; it is not known whether it ran")
-        key, call = await self._intend(tool, dict(arguments), earlier)
+        call, key = await self._intend(tool, dict(arguments), earlier)
         if tool.approval and await self._decision(call) == "denied":
-            await self._recorder.put(ToolResult(call, "denied by a person", error=True))
+            await self._return(ToolResult(call, "denied by a person", error=True))
             raise ToolFailed(f"{tool.name} was denied by a person", hint="Tell the person, or find another way.")
-        try:
-            output = await _run(tool, arguments, key)
-        except BackstayError:
-            raise
-        except Exception as error:
-            await self._recorder.put(ToolResult(call, f"{type(error).__name__}: {error}", error=True))
-            await self._recorder.sync()
-            raise ToolFailed(f"{tool.name} failed: {type(error).__name__}: {error}") from error
-        await self._recorder.put(ToolResult(call, output))
-        await self._recorder.sync()
-        return output
+        return await self._use(tool, arguments, call, key)
 
     async def _intend(self, tool: Tool, arguments: dict[str, Json], earlier: Line | None) -> tuple[str, str]:
-        """Write down that the tool is about to run; its key, and the id of the call."""
+        """Write down that the tool is about to run; the id of the call, and its key."""
         self._calls += 1
-        call = f"call-{self._calls}"
-        if earlier is not None:
-            self._recorder.repeat(call, earlier.call.ordinal)
-        await self._recorder.put(
-            ToolCall(call, tool.name, arguments, approval=tool.approval, idempotent=tool.idempotent)
-        )
-        answer = await self._recorder.sync()
-        return answer.keys[call], call
+        call = ToolCall(f"call-{self._calls}", tool.name, arguments, approval=tool.approval, idempotent=tool.idempotent)
+        return call.id, await self._recorder.intend(call, None if earlier is None else earlier.call.ordinal)
+
+    async def _use(self, tool: Tool, arguments: Mapping[str, Json], call: str, key: str) -> Any:  # Any: JSON
+        """Run the tool, and write down what came of it before the agent sees it."""
+        try:
+            output = await self._workshop.run(tool, arguments, key)
+            await self._return(ToolResult(call, output))
+        except (LeaseLost, StoreError, TurnOver, asyncio.CancelledError):
+            raise
+        except (Exception, SystemExit) as error:
+            reason = f"{type(error).__name__}: {error}"
+            if isinstance(error, Rejected):
+                reason = f"it returned something that is no JSON ({error})"
+            await self._return(ToolResult(call, reason, error=True))
+            raise ToolFailed(f"{tool.name} failed: {reason}") from error
+        return output
+
+    async def _return(self, result: ToolResult) -> None:
+        self._recorder.keep(result)
+        await self._recorder.sync()
 
     async def _decision(self, call: str) -> Approval:
-        """Wait until a person has decided."""
+        """Wait until a person has decided, or the turn is over."""
         with self._pulse.watch(self.session, self.owner) as watch:
             while True:
                 seen = max(watch.head, self._recorder.proof.event)
@@ -104,7 +109,17 @@ class LiveTurn:
                 found = next(line.approval for line in calls if line.call == call)
                 if found != "asked":
                     return found
-                await watch.beyond(seen)
+                await self._beyond_or_over(watch.beyond(seen))
+
+    async def _beyond_or_over(self, news: Any) -> None:  # Any: the coroutine of a watch
+        waiting = {asyncio.ensure_future(news), asyncio.ensure_future(self._recorder.over.wait())}
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waiting:
+                one.cancel()
+        if self._recorder.over.is_set():
+            raise TurnOver(f"{self.id} has ended")
 
 
 def _remembered(tool: Tool, result: ToolResult) -> Any:  # Any: whatever JSON the tool returned
@@ -112,11 +127,3 @@ def _remembered(tool: Tool, result: ToolResult) -> Any:  # Any: whatever JSON th
     if result.error:
         raise ToolFailed(f"{tool.name} failed: {result.output}")
     return result.output
-
-
-async def _run(tool: Tool, arguments: Mapping[str, Json], key: str) -> Any:  # Any: whatever JSON the tool returns
-    """Run the tool's function: on the loop if it is async, else on a thread."""
-    named = {**arguments, "key": key} if tool.takes_key else dict(arguments)
-    if inspect.iscoroutinefunction(tool.function):
-        return await tool.function(**named)
-    return await asyncio.to_thread(tool.function, **named)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from backstay.errors import StoreError
+from backstay.errors import StoreError, StoreUnavailable
 from backstay.model.ids import SessionId
 from backstay.runtime.crossing import Crossing
 
@@ -15,24 +15,32 @@ class Watch:
     def __init__(self, session: SessionId, owner: str) -> None:
         self.session, self.owner = session, owner
         self._head = 0
+        self._closed = False
         self._news = asyncio.Event()
-
-    async def beyond(self, number: int) -> None:
-        """Wait until the story has an event after this number."""
-        while self._head <= number:
-            self._news.clear()
-            await self._news.wait()
 
     @property
     def head(self) -> int:
         """The number of the last event that is known of."""
         return self._head
 
+    async def beyond(self, number: int) -> None:
+        """Wait until the story has an event after this number; `StoreUnavailable` when the app is closed."""
+        while self._head <= number:
+            if self._closed:
+                raise StoreUnavailable("the app was closed", hint="Open it again and go on after the last event.")
+            self._news.clear()
+            await self._news.wait()
+
     def tell(self, head: int) -> None:
         """The story has come this far."""
         if head > self._head:
             self._head = head
             self._news.set()
+
+    def close(self) -> None:
+        """Nothing more will be told."""
+        self._closed = True
+        self._news.set()
 
 
 class Pulse:
@@ -44,14 +52,17 @@ class Pulse:
     def __init__(self, crossing: Crossing, interval: float, *, prompt: bool = True) -> None:
         self._crossing, self._interval, self._prompt = crossing, interval, prompt
         self._watches: dict[SessionId, set[Watch]] = {}
+        self._beats: set[asyncio.Event] = set()
         self._somebody = asyncio.Event()
         self._version = -1
-        self._beats: set[asyncio.Event] = set()
+        self.closed = False
 
     @contextmanager
     def watch(self, session: SessionId, owner: str) -> Iterator[Watch]:
         """Be woken for this session inside the block."""
         watch = Watch(session, owner)
+        if self.closed:
+            watch.close()
         self._watches.setdefault(session, set()).add(watch)
         self._version = -1
         self._somebody.set()
@@ -65,7 +76,7 @@ class Pulse:
 
     @contextmanager
     def listen(self) -> Iterator[asyncio.Event]:
-        """Inside the block, an event that is set whenever anything was written anywhere."""
+        """Inside the block, an event that is set whenever anything was written anywhere, and when the app closes."""
         beat = asyncio.Event()
         self._beats.add(beat)
         self._somebody.set()
@@ -80,6 +91,14 @@ class Pulse:
             self._beat()
             for watch in self._watches.get(session, ()):
                 watch.tell(head)
+
+    def close(self) -> None:
+        """Let everybody go who waits."""
+        self.closed = True
+        self._beat()
+        for group in self._watches.values():
+            for watch in group:
+                watch.close()
 
     async def run(self) -> None:
         """Poll for ever; ends by cancellation."""

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Sequence
 
-import msgspec
-
 from backstay.errors import BackstayError, InvalidPayload, LeaseLost, Rejected, StoreFull, StoreUnavailable
-from backstay.model.content import BODIES, Body, Text, Thought
+from backstay.model.codec import check_body
+from backstay.model.content import BODIES, Body, ToolCall
 from backstay.model.turn import Checkpointed, Mail, OpenTurn
+from backstay.runtime.buffer import Buffer
 from backstay.runtime.crossing import Crossing
 from backstay.runtime.pulse import Pulse
 from backstay.runtime.timing import Timing
@@ -25,6 +25,15 @@ class _Wanted:
         self.steering = steering
         self.answer: asyncio.Future[Checkpointed] = asyncio.get_running_loop().create_future()
 
+    def settle(self, answer: Checkpointed | BackstayError) -> None:
+        """Answer, unless whoever waited has gone."""
+        if self.answer.done():
+            return
+        if isinstance(answer, BackstayError):
+            self.answer.set_exception(answer)
+        else:
+            self.answer.set_result(answer)
+
 
 class Recorder:
     """Writes for one running turn, one write after another, each with the proof the one before returned.
@@ -36,43 +45,64 @@ class Recorder:
         self.proof = turn
         self.spoken = False
         self.cancel_asked = asyncio.Event()
+        self.over = asyncio.Event()
         self.last_word = asyncio.get_running_loop().time()
         self._crossing, self._pulse, self._timing = crossing, pulse, timing
         self._lease_seconds = lease_seconds
         self._last_write = self.last_word
-        self._buffer: list[Body] = []
-        self._bytes = 0
+        self._buffer = Buffer(timing.flush_bytes)
         self._oldest = 0.0
         self._wanted: list[_Wanted] = []
+        self._keys: dict[str, str] = {}
         self._repeats: dict[str, int] = {}
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
-        self._stopping = False
         # The first words are stored, and so shown, at once.
         self._silent_so_far = True
+        # Somebody else wrote what only a holder may: the next write will tell whether the turn is still ours.
+        self._in_doubt = False
 
     # --- the agent's side -------------------------------------------------------------------------------------------
 
     async def put(self, body: Body) -> None:
         """Take something the agent said; waits while more is said than the disk can take."""
+        self.keep(body)
+        while self._buffer.bytes >= self._timing.buffer_bytes and not self.over.is_set():
+            self._room.clear()
+            await self._room.wait()
+
+    def keep(self, body: Body) -> None:
+        """Take something without waiting, or refuse it for what is wrong with it."""
         if not isinstance(body, BODIES):
             raise InvalidPayload(
                 f"the agent yielded {type(body).__name__}",
                 hint="Yield Text, Thought, ToolCall, ToolResult, Usage or Custom.",
             )
-        self._refuse_late()
-        self._keep(body)
-        while self._bytes >= self._timing.buffer_bytes and not self._stopping:
-            self._room.clear()
-            await self._room.wait()
+        if self.over.is_set():
+            raise TurnOver(f"{self.proof.id} has ended")
+        check_body(body, self._crossing.store.limits)
+        now = asyncio.get_running_loop().time()
+        if not self._buffer.bytes:
+            self._oldest = now
+            self._wake.set()
+        self._buffer.add(body)
+        self.spoken, self.last_word = True, now
+        if self._buffer.bytes >= self._timing.flush_bytes:
+            self._wake.set()
 
-    def repeat(self, call: str, ordinal: int) -> None:
-        """The call with this id, said next, is an earlier one made again: it keeps its ordinal and so its key."""
-        self._repeats[call] = ordinal
+    async def intend(self, call: ToolCall, repeats: int | None) -> str:
+        """Write down that a tool is about to run; returns its key once that is durable."""
+        if repeats is not None:
+            self._repeats[call.id] = repeats
+        self.keep(call)
+        while call.id not in self._keys:
+            await self.sync()
+        return self._keys[call.id]
 
     async def sync(self, *, steering: bool = False) -> Checkpointed:
         """Wait until everything said so far is stored, durably if it holds more than words."""
-        self._refuse_late()
+        if self.over.is_set():
+            raise TurnOver(f"{self.proof.id} has ended")
         wanted = _Wanted(steering=steering)
         self._wanted.append(wanted)
         self._wake.set()
@@ -83,14 +113,14 @@ class Recorder:
     async def run(self) -> None:
         """Write until stopped. Raises `LeaseLost` when the turn is no longer ours."""
         try:
-            while not self._stopping:
+            while not self.over.is_set():
                 await self._until_due()
-                if self._buffer or self._wanted:
+                if self._buffer.bytes or self._wanted:
                     await self._checkpoint()
-                elif self._lease_is_old():
+                elif self._in_doubt or self._lease_is_old():
                     await self._renew()
         finally:
-            self._dismiss()
+            self.stop()
 
     async def read_mail(self) -> None:
         """Look for mail whenever somebody else wrote to the session; ends by cancellation."""
@@ -103,42 +133,27 @@ class Recorder:
                 try:
                     self._deliver(await self._crossing.read(self._crossing.store.mail, self.proof))
                 except (LeaseLost, StoreUnavailable):
-                    self._wake.set()  # The next write finds out for certain.
+                    self._in_doubt = True
+                    self._wake.set()
 
     def stop(self) -> None:
-        """No more writes; what is still in the buffer is the caller's to write."""
-        self._stopping = True
+        """No more writes; what is still in the buffer is the caller's to write. Whoever waits is told."""
+        self.over.set()
         self._wake.set()
         self._room.set()
+        for one in self._wanted:
+            one.settle(TurnOver(f"{self.proof.id} has ended"))
+        self._wanted = []
 
     def rest(self) -> Sequence[Body]:
         """What was said and not written yet."""
-        rest, self._buffer, self._bytes = self._buffer, [], 0
-        return rest
+        return self._buffer.take()
 
     # --- within -----------------------------------------------------------------------------------------------------
 
-    def _keep(self, body: Body) -> None:
-        now = asyncio.get_running_loop().time()
-        if not self._buffer:
-            self._oldest = now
-        self.last_word = now
-        last = self._buffer[-1] if self._buffer else None
-        if isinstance(body, Text) and isinstance(last, Text):
-            self._buffer[-1] = Text(last.text + body.text)
-        elif isinstance(body, Thought) and isinstance(last, Thought):
-            self._buffer[-1] = Thought(last.text + body.text)
-        else:
-            self._buffer.append(body)
-        self._bytes += len(body.text) if isinstance(body, Text | Thought) else len(msgspec.json.encode(body))
-        self.spoken = True
-        # A buffer that was empty has no time set for it yet; a full one is due.
-        if len(self._buffer) == 1 or self._bytes >= self._timing.flush_bytes:
-            self._wake.set()
-
     async def _until_due(self) -> None:
         """Wait until there is something to write: enough words, words that are old enough, a wish, an old lease."""
-        while not self._stopping and not self._due():
+        while not self.over.is_set() and not self._due():
             self._wake.clear()
             try:
                 await asyncio.wait_for(self._wake.wait(), self._patience())
@@ -146,19 +161,16 @@ class Recorder:
                 continue
 
     def _due(self) -> bool:
-        if self._wanted or self._lease_is_old():
+        if self._wanted or self._in_doubt or self._lease_is_old():
             return True
-        if not self._buffer:
+        if not self._buffer.bytes:
             return False
-        return (
-            self._silent_so_far
-            or self._bytes >= self._timing.flush_bytes
-            or self._age(self._oldest) >= self._timing.flush
-        )
+        full = self._buffer.bytes >= self._timing.flush_bytes
+        return self._silent_so_far or full or self._age(self._oldest) >= self._timing.flush
 
     def _patience(self) -> float:
         renewal = self._lease_seconds / 3 - self._age(self._last_write)
-        flush = self._timing.flush - self._age(self._oldest) if self._buffer else renewal
+        flush = self._timing.flush - self._age(self._oldest) if self._buffer.bytes else renewal
         return max(0.001, min(renewal, flush))
 
     def _age(self, moment: float) -> float:
@@ -171,29 +183,26 @@ class Recorder:
         bodies, wanted = self.rest(), self._wanted
         self._wanted = []
         self._room.set()
-        steering = any(one.steering for one in wanted)
         try:
-            answer = await self._insist(bodies, steering=steering)
+            answer = await self._insist(bodies, steering=any(one.steering for one in wanted))
         except BackstayError as error:
             if isinstance(error, Rejected):
                 await self._keep_what_is_sound(bodies)
             for one in wanted:
-                one.answer.set_exception(error)
+                one.settle(error)
             raise
+        self._accept(answer)
         self._silent_so_far = self._silent_so_far and not bodies
-        self._accept(answer.open, answer.mail)
         for one in wanted:
-            if not one.answer.done():
-                one.answer.set_result(answer)
+            one.settle(answer)
 
     async def _keep_what_is_sound(self, bodies: Sequence[Body]) -> None:
         """Something the agent said cannot be stored; what it said before that still is."""
         for body in bodies:
             try:
-                answer = await self._insist([body], steering=False)
+                self._accept(await self._insist([body], steering=False))
             except Rejected:
                 return
-            self._accept(answer.open, answer.mail)
 
     async def _insist(self, bodies: Sequence[Body], *, steering: bool) -> Checkpointed:
         """Checkpoint, again and again while the disk is full or taken, as long as the lease allows."""
@@ -209,10 +218,15 @@ class Recorder:
 
     async def _renew(self) -> None:
         answer = await self._crossing.write(Store.renew, self.proof)
-        self._accept(answer.open, answer.mail)
+        self._written(answer.open, answer.mail)
 
-    def _accept(self, proof: OpenTurn, mail: Mail) -> None:
+    def _accept(self, answer: Checkpointed) -> None:
+        self._keys.update(answer.keys)
+        self._written(answer.open, answer.mail)
+
+    def _written(self, proof: OpenTurn, mail: Mail) -> None:
         self._last_write = asyncio.get_running_loop().time()
+        self._in_doubt = False
         self.proof = proof
         self._pulse.tell(proof.session, proof.event)
         self._deliver(mail)
@@ -220,16 +234,3 @@ class Recorder:
     def _deliver(self, mail: Mail) -> None:
         if mail.cancel:
             self.cancel_asked.set()
-
-    def _refuse_late(self) -> None:
-        if self._stopping:
-            raise TurnOver(f"{self.proof.id} has ended")
-
-    def _dismiss(self) -> None:
-        """Whoever still waits is told that nothing more will be written."""
-        self._stopping = True
-        self._room.set()
-        for one in self._wanted:
-            if not one.answer.done():
-                one.answer.set_exception(TurnOver(f"{self.proof.id} has ended"))
-        self._wanted = []

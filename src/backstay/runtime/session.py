@@ -1,13 +1,15 @@
 """A session as its owner sees it."""
 
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
+from backstay.errors import NotFound
 from backstay.model.content import Content
 from backstay.model.event import UNSEEN, Cursor, Event
-from backstay.model.ids import MessageId, SessionId, WindowId
+from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
 from backstay.model.message import Message, NewMessage
 from backstay.model.session import Deleted, Session
-from backstay.model.turn import Accepted, IfBusy, Recorded
+from backstay.model.turn import Accepted, IfBusy, Recorded, Turn
 from backstay.model.window import Moved, Window
 from backstay.runtime.desk import Desk
 from backstay.runtime.follow import follow
@@ -34,7 +36,9 @@ class SessionHandle:
     ) -> TurnHandle:
         """Say something. Durable when this returns; the agent answers in the background."""
         name = agent or self._agent
-        accepted = await self._desk.crossing.write(
+        crossing, served = self._desk.crossing, self._desk.runner.names
+        submitting = partial(
+            crossing.write,
             Store.submit,
             self.id,
             content,
@@ -43,9 +47,9 @@ class SessionHandle:
             request_id=request_id,
             if_busy=if_busy,
             expect_revision=expect_revision,
-            start=name in self._desk.runner.names,
+            start=name in served,
         )
-        return self._accepted(accepted)
+        return self._accepted(await self._desk.accept(submitting))
 
     async def steer(self, content: Content, *, request_id: str | None = None) -> TurnHandle:
         """Say something to the running turn; if it never takes it, it is the next turn."""
@@ -74,16 +78,25 @@ class SessionHandle:
 
     async def retry(self, *, agent: str | None = None, request_id: str | None = None) -> TurnHandle:
         """Have the last input answered again; the first answer stays in the lineage."""
-        accepted = await self._desk.crossing.write(
-            Store.retry, self.id, owner=self.owner, agent=agent, request_id=request_id, start=self._serves(agent)
+        crossing, served = self._desk.crossing, self._desk.runner.names
+        submitting = partial(
+            crossing.write,
+            Store.retry,
+            self.id,
+            owner=self.owner,
+            agent=agent,
+            request_id=request_id,
+            start=served,
         )
-        return self._accepted(accepted)
+        return self._accepted(await self._desk.accept(submitting))
 
     async def edit(
         self, message: MessageId, content: Content, *, agent: str | None = None, request_id: str | None = None
     ) -> TurnHandle:
         """Say something else in place of an earlier message, and have it answered."""
-        accepted = await self._desk.crossing.write(
+        crossing, served = self._desk.crossing, self._desk.runner.names
+        submitting = partial(
+            crossing.write,
             Store.edit,
             self.id,
             message,
@@ -91,9 +104,22 @@ class SessionHandle:
             owner=self.owner,
             agent=agent,
             request_id=request_id,
-            start=self._serves(agent),
+            start=served,
         )
-        return self._accepted(accepted)
+        return self._accepted(await self._desk.accept(submitting))
+
+    async def turn(self, turn: TurnId) -> TurnHandle:
+        """A turn of this session that was accepted before."""
+        crossing = self._desk.crossing
+        found = await crossing.read(crossing.store.turn, turn, owner=self.owner)
+        if found.session != self.id:
+            raise NotFound(f"no turn {turn} in {self.id}")
+        return TurnHandle(self._desk, found, self.owner)
+
+    async def waiting(self) -> tuple[Turn, ...]:
+        """The turns that wait, in the order they will run."""
+        crossing = self._desk.crossing
+        return await crossing.read(crossing.store.waiting, self.id, owner=self.owner)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -160,13 +186,7 @@ class SessionHandle:
 
     # --- within -----------------------------------------------------------------------------------------------------
 
-    def _serves(self, agent: str | None) -> bool:
-        return agent is None or agent in self._desk.runner.names
-
     def _accepted(self, accepted: Accepted) -> TurnHandle:
-        self._tell(accepted.session)
-        if accepted.opened is not None:
-            self._desk.start(accepted.opened)
         return TurnHandle(
             self._desk,
             accepted.turn,

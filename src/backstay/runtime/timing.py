@@ -14,3 +14,4 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     turn: float | None = None
     step: float | None = None
     retry: float = 0.2
+    reap: float = 0.5

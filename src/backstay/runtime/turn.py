@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from backstay.model.event import UNSEEN, Cursor, Event, TurnEnded, TurnFolded
+from backstay.model.event import UNSEEN, Cursor, Event, EventPage, TurnEnded, TurnFolded
 from backstay.model.ids import SessionId, TurnId
-from backstay.model.turn import Outcome, Turn
+from backstay.model.turn import Call, Outcome, Turn
 from backstay.runtime.desk import Desk
-from backstay.runtime.follow import follow
+from backstay.runtime.follow import pages
 from backstay.store.port import Store
 
 
@@ -44,12 +44,21 @@ class TurnHandle:
     async def events(self, after: int | None = None) -> AsyncIterator[Event]:
         """The turn's story: replayed from its beginning, or after an event's number, then live until it ends."""
         number = max(self._accepted.event - 1, after or 0)
-        cursor = Cursor(fence=UNSEEN, number=number)
-        async for event in follow(self._desk.crossing, self._desk.pulse, self.session, self._owner, cursor):
-            if event.turn == self.id:
+        crossing, start = self._desk.crossing, Cursor(fence=UNSEEN, number=number)
+        async for page in pages(crossing, self._desk.pulse, self.session, self._owner, start):
+            for event in self._own(page):
                 yield event
                 if isinstance(event.body, TurnEnded | TurnFolded) and event.body.outcome is not None:
                     return
+            if not page.more and (await self.read()).state == "ended":
+                # It ended just now, or before the reader came: in either case this is all that is left to tell.
+                rest = await crossing.read(crossing.store.events_after, self.session, page.next, owner=self._owner)
+                for event in self._own(rest):
+                    yield event
+                return
+
+    def _own(self, page: EventPage) -> list[Event]:
+        return [event for event in page.events if event.turn == self.id]
 
     async def outcome(self) -> Outcome:
         """How the turn ended; waits until it has."""
@@ -70,3 +79,20 @@ class TurnHandle:
         except TimeoutError:
             await crossing.write(Store.cancel, self.id, owner=self._owner, take=True)
         return await self.outcome()
+
+    async def calls(self) -> tuple[Call, ...]:
+        """Its tool calls and what is known of their effects."""
+        crossing = self._desk.crossing
+        return await crossing.read(crossing.store.calls, self.id, owner=self._owner)
+
+    async def approve(self, call: str, *, arguments_hash: str | None = None) -> Call:
+        """Allow a tool call that asked."""
+        return await self._desk.crossing.write(
+            Store.approve, self.id, call, owner=self._owner, arguments_hash=arguments_hash
+        )
+
+    async def deny(self, call: str, *, arguments_hash: str | None = None) -> Call:
+        """Forbid a tool call that asked."""
+        return await self._desk.crossing.write(
+            Store.deny, self.id, call, owner=self._owner, arguments_hash=arguments_hash
+        )

@@ -202,6 +202,10 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def interrupted(self, agents: Collection[str], *, within: float = 3600.0) -> tuple[tuple[TurnId, str], ...]:
+        """Turns, with their owners, that `resume` could go on with: interrupted lately, and nothing said since."""
+
+    @abstractmethod
     def renew(self, turn: OpenTurn) -> Renewed:
         """Keep the lease of a turn that has nothing to say. No event, no revision."""
 
@@ -273,9 +277,12 @@ class Store(ABC):
         agent: str | None = None,
         request_id: str | None = None,
         expect_revision: int | None = None,
-        start: bool = False,
+        start: bool | Collection[str] = False,
     ) -> Accepted:
-        """Submit the last turn's input again, in a window from before it. The first answer stays in the lineage."""
+        """Submit the last turn's input again, in a window from before it. The first answer stays in the lineage.
+
+        With names for `start`, it starts only if its agent is among them.
+        """
 
     @abstractmethod
     def edit(
@@ -288,7 +295,7 @@ class Store(ABC):
         agent: str | None = None,
         request_id: str | None = None,
         expect_revision: int | None = None,
-        start: bool = False,
+        start: bool | Collection[str] = False,
     ) -> Accepted:
         """Submit other content in place of a person's message, in a window from before its turn."""
 

@@ -24,6 +24,7 @@ from backstay.model.ids import (
     check_upload_id,
     check_window_id,
 )
+from backstay.model.limits import Limits
 from backstay.model.marks import Marks
 from backstay.model.message import MessagePage, NewMessage
 from backstay.model.search import SearchPage
@@ -132,6 +133,11 @@ class SqlStore(Store):
     def give_up(self, pending: Pending[T]) -> StoreUnavailable | None:
         """Stop waiting for a verb that was begun; the error to raise, or None if it runs already."""
         return self._engine.give_up(pending)
+
+    @property
+    def limits(self) -> Limits:
+        """How much is accepted."""
+        return self._limits
 
     @property
     def wait_seconds(self) -> float:
@@ -249,6 +255,10 @@ class SqlStore(Store):
         self._start(True)
         return self._write(resuming.resume, check_turn_id(turn), owner)
 
+    def interrupted(self, agents: Collection[str], *, within: float = 3600.0) -> tuple[tuple[TurnId, str], ...]:
+        moment = self._engine.now() - round(within * 1000)
+        return tuple(self._read(reading.interrupted, _names("agents", agents), moment))
+
     def renew(self, turn: OpenTurn) -> Renewed:
         return self._write(running.renew, turn)
 
@@ -308,7 +318,7 @@ class SqlStore(Store):
         agent: str | None = None,
         request_id: str | None = None,
         expect_revision: int | None = None,
-        start: bool = False,
+        start: bool | Collection[str] = False,
     ) -> Accepted:
         request = Request(
             to=check_session_id(session),
@@ -316,9 +326,9 @@ class SqlStore(Store):
             id=request_id,
             agent=agent,
             expect_revision=expect_revision,
-            start=self._start(start),
+            start=self._start(start is True or bool(start)),
         )
-        return self._write(retrying.retry, request)
+        return self._write(retrying.retry, request, None if isinstance(start, bool) else start)
 
     def edit(
         self,
@@ -330,7 +340,7 @@ class SqlStore(Store):
         agent: str | None = None,
         request_id: str | None = None,
         expect_revision: int | None = None,
-        start: bool = False,
+        start: bool | Collection[str] = False,
     ) -> Accepted:
         request = Request(
             to=check_session_id(session),
@@ -338,9 +348,10 @@ class SqlStore(Store):
             id=request_id,
             agent=agent,
             expect_revision=expect_revision,
-            start=self._start(start),
+            start=self._start(start is True or bool(start)),
         )
-        return self._write(retrying.edit, request, check_message_id(message), parts_of(content))
+        served = None if isinstance(start, bool) else start
+        return self._write(retrying.edit, request, check_message_id(message), parts_of(content), served)
 
     def fork(self, session: SessionId, *, owner: str, at: MessageId | None = None) -> Session:
         message = None if at is None else check_message_id(at)

@@ -73,8 +73,16 @@ VALUES (:root, :ordinal, :turn, :call, :name, :arguments_hash, :approval, 'calle
 
 -- name: repeat_call
 -- The same call again, by a turn that goes on for the one that was interrupted in it.
-UPDATE calls SET turn_id = :turn, call_id = :call, approval = :approval, effect = 'called'
-WHERE root_id = :root AND ordinal = :ordinal
+-- What a person decided about these arguments still holds.
+UPDATE calls SET turn_id = :turn, call_id = :call, effect = 'called' WHERE root_id = :root AND ordinal = :ordinal
+
+-- name: interrupted_turns
+-- Turns that were interrupted lately, as the last thing that happened in a session where nobody speaks or waits.
+SELECT t.id, s.owner FROM turns t CROSS JOIN sessions s
+WHERE t.outcome = 'interrupted' AND t.ended_at >= :moment AND t.agent = :agent AND s.id = t.session_id
+    AND s.state = 'open' AND s.running_id IS NULL AND s.waiting = 0
+    AND NOT EXISTS (SELECT 1 FROM turns l WHERE l.session_id = t.session_id AND l.event > t.event)
+ORDER BY t.ended_at LIMIT :limit
 
 -- name: line_of_ledger
 -- No row: the root turn has no such call.
@@ -105,7 +113,9 @@ UPDATE calls SET approval = :approval WHERE turn_id = :turn AND call_id = :call
 
 -- name: give_up_calls
 -- Calls without a result may have run: from now on nobody knows. Returns their ids.
-UPDATE calls SET effect = 'unknown' WHERE turn_id = :turn AND effect = 'called' RETURNING ordinal, call_id
+-- A call that only waited for a person has certainly not run, and can still be decided.
+UPDATE calls SET effect = 'unknown'
+WHERE turn_id = :turn AND effect = 'called' AND approval IN ('none', 'approved') RETURNING ordinal, call_id
 
 -- name: worker
 SELECT id, host, pid, boot_id, started_at FROM workers WHERE id = :worker

@@ -117,6 +117,12 @@ def ledger(tx: Transaction, root: TurnId, owner: str) -> tuple[Call, ...]:
     return tuple(call_value(row) for row in tx.all("ledger", root=root))
 
 
+def interrupted(tx: Transaction, agents: Collection[str], moment: int) -> list[tuple[TurnId, str]]:
+    """Turns interrupted since this moment that one of these agents could go on with, and their owners."""
+    rows = (row for agent in agents for row in tx.all("interrupted_turns", agent=agent, moment=moment, limit=1_000))
+    return [(row[0], row[1]) for row in rows]
+
+
 def addresses(tx: Transaction, session: SessionId, owner: str) -> tuple[str, ...]:
     """The spellings of the addresses that lead to a session."""
     find(tx, session, owner)

@@ -1,5 +1,9 @@
 """Retrying and editing: the same place in the conversation, said again or said differently."""
 
+from collections.abc import Collection
+
+from msgspec.structs import replace
+
 from backstay.errors import InvalidPayload
 from backstay.model.codec import check_name, encode_parts
 from backstay.model.content import Part, check_input
@@ -12,7 +16,7 @@ from backstay.store.verbs.submitting import Input, Request
 from backstay.store.verbs.turns import TurnRow
 
 
-def retry(tx: Transaction, request: Request) -> Accepted:
+def retry(tx: Transaction, request: Request, served: Collection[str] | None = None) -> Accepted:
     """Submit the last turn's input again, from before that turn."""
     _check_agent(tx, request)
     fingerprint = request.fingerprint("retry")
@@ -23,12 +27,17 @@ def retry(tx: Transaction, request: Request) -> Accepted:
     said, spot = history.before_last_turn(tx, door)
     agent = request.agent or _agent_of(tx, door, said.turn)
     history.branch(tx, door, spot, "retry")
-    return submitting.send(
-        tx, door, request, Input(agent, said.parts, encode_parts(said.parts, tx.limits), fingerprint)
-    )
+    said_again = Input(agent, said.parts, encode_parts(said.parts, tx.limits), fingerprint)
+    return submitting.send(tx, door, _started_if(request, agent, served), said_again)
 
 
-def edit(tx: Transaction, request: Request, message: MessageId, parts: tuple[Part, ...]) -> Accepted:
+def edit(
+    tx: Transaction,
+    request: Request,
+    message: MessageId,
+    parts: tuple[Part, ...],
+    served: Collection[str] | None = None,
+) -> Accepted:
     """Submit other content in place of a person's message, from before its turn."""
     _check_agent(tx, request)
     body = encode_parts(parts, tx.limits)
@@ -41,7 +50,12 @@ def edit(tx: Transaction, request: Request, message: MessageId, parts: tuple[Par
     turn, spot = history.before_message(tx, door, message)
     agent = request.agent or _agent_of(tx, door, turn)
     history.branch(tx, door, spot, "edit")
-    return submitting.send(tx, door, request, Input(agent, parts, body, fingerprint))
+    return submitting.send(tx, door, _started_if(request, agent, served), Input(agent, parts, body, fingerprint))
+
+
+def _started_if(request: Request, agent: str, served: Collection[str] | None) -> Request:
+    """The request, but not to be started here if its agent is not served here."""
+    return request if served is None or agent in served else replace(request, start=False)
 
 
 def _check_agent(tx: Transaction, request: Request) -> None:

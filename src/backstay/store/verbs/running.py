@@ -301,7 +301,7 @@ def _check_repeats(tx: Transaction, turn: OpenTurn, call: ToolCall, ordinal: int
     if (
         line is None
         or line.turn == turn.id
-        or line.effect != "unknown"
+        or not (line.effect == "unknown" or (line.effect == "called" and line.approval != "none"))
         or (line.name, line.arguments_hash) != (call.name, arguments_hash(call.arguments))
     ):
         raise InvalidPayload(f"tool call {call.id!r} is no repetition of call {ordinal} of {turn.root}")

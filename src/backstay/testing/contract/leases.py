@@ -191,6 +191,17 @@ class LeaseContract(ContractBase):
         clock.advance(TICK)
         assert other.reap() == (proof.id,)
 
+    @pytest.mark.parametrize("jump", [YEARS, -YEARS], ids=["ahead", "back"])
+    def test_a_lease_that_is_kept_after_a_jump_of_the_wall_clock_is_no_longer_or_shorter(
+        self, store: Store, other: Store, clock: ManualClock, jump: int
+    ) -> None:
+        proof = start(store, room())
+        clock.set_wall(clock.now() + jump)
+
+        leases = [store.renew(proof).open, say(store, proof, Text("one")), start(other, room("cellar"))]
+
+        assert [lease.lease_until - clock.boot() for lease in leases] == [LEASE * 1000] * 3
+
     def test_a_holder_that_slept_and_was_missed_by_nobody_goes_on(self, store: Store, clock: ManualClock) -> None:
         proof = start(store, room())
         clock.advance(10 * LEASE)

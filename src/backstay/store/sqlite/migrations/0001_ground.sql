@@ -151,6 +151,7 @@ CREATE INDEX turns_waiting ON turns (session_id, place) WHERE state = 'waiting';
 CREATE INDEX turns_to_claim ON turns (agent, id) WHERE state = 'waiting' AND taken_by IS NULL;
 CREATE UNIQUE INDEX turns_by_request ON turns (request_key) WHERE request_key IS NOT NULL;
 
+CREATE INDEX turns_interrupted ON turns (ended_at) WHERE outcome = 'interrupted';
 CREATE INDEX turns_to_fold ON turns (ended_at) WHERE first_event IS NOT NULL AND state = 'ended';
 
 CREATE TABLE calls (
