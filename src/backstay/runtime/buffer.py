@@ -33,8 +33,7 @@ class Buffer:
             size = len(_size(body))
             self._join()
             self._bodies.append(body)
-        # An empty word is something said, too.
-        self.bytes += max(size, 1)
+        self.bytes += size
 
     def take(self) -> Sequence[Body]:
         """Empty the buffer."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from backstay.errors import BackstayError, InvalidPayload, LeaseLost, Rejected, StoreFull, StoreUnavailable
 from backstay.model.codec import check_body
-from backstay.model.content import BODIES, Body, ToolCall
+from backstay.model.content import BODIES, Body, Text, Thought, ToolCall
 from backstay.model.turn import Checkpointed, Mail, OpenTurn
 from backstay.runtime.buffer import Buffer
 from backstay.runtime.crossing import Crossing
@@ -81,12 +81,14 @@ class Recorder:
         if self.over.is_set():
             raise TurnOver(f"{self.proof.id} has ended")
         check_body(body, self._crossing.store.limits)
-        now = asyncio.get_running_loop().time()
+        now = self.last_word = asyncio.get_running_loop().time()
+        if isinstance(body, Text | Thought) and not body.text:
+            return  # A sign of life, and nothing to store.
         if not self._buffer.bytes:
             self._oldest = now
             self._wake.set()
         self._buffer.add(body)
-        self.spoken, self.last_word = True, now
+        self.spoken = True
         if self._buffer.bytes >= self._timing.flush_bytes:
             self._wake.set()
 
