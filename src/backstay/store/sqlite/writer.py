@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 
 from backstay.errors import BackstayError, StoreUnavailable
-from backstay.store.sqlite.connection import Durability, open_writer
+from backstay.store.sqlite.connection import Durability, open_reader, open_writer
 from backstay.store.sqlite.faults import poisons, translated
 from backstay.store.sqlite.filelock import WriteLock
 from backstay.store.sqlite.filesystem import FileIdentity, refuse_replaced
@@ -19,6 +19,10 @@ CHECKPOINT_PAGES = 1_000
 _MARK = "INSERT INTO commits VALUES (?, ?) ON CONFLICT (writer) DO UPDATE SET number = excluded.number"
 
 
+def _nothing(_: apsw.Connection) -> object:
+    return None
+
+
 class Writer:
     """Runs jobs in the order they come, many to a transaction, each in a savepoint of its own."""
 
@@ -27,6 +31,9 @@ class Writer:
         self._queue: queue.SimpleQueue[Job[object] | None] = queue.SimpleQueue()
         self._left: Job[object] | None = None
         self._connection: apsw.Connection | None = None
+        # Keeps the log's index in memory while the writer reconnects. Without it the index would be rebuilt from the
+        # log, where a commit whose sync failed, and which was refused, would be found and come back to life.
+        self._anchor: apsw.Connection | None = None
         self._durability: Durability = "FULL"
         self._number = 0
         self._suspect = False
@@ -66,9 +73,11 @@ class Writer:
                 self._commit([job])
             finally:
                 self._lock.release()
-            self._checkpoint_if_due()
         finally:
             self._pen.release()
+        if self._wal_pages >= self._checkpoint_at:
+            # The thread's work, for which nobody should wait: a job that does nothing takes it past its checkpoint.
+            self._queue.put(Job(_nothing))
         return True
 
     def close(self, seconds: float) -> None:
@@ -97,11 +106,13 @@ class Writer:
         """Close the connection, under the lock, because the last one out writes the log back into the file."""
         try:
             with self._pen, self._lock.within(self._close_within):
+                self._weigh_anchor()
                 self._disconnect()
         except (StoreUnavailable, OSError):
             # Somebody else holds the lock and is not the last one out: they, or the next to open, copy the log.
             if self._connection is not None:
                 self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            self._weigh_anchor()
             self._disconnect()
         self._lock.close()
 
@@ -231,6 +242,9 @@ class Writer:
             self._connection = open_writer(self._path, self._vfs)
             self._connection.set_wal_hook(self._on_commit)
             self._durability = "FULL"
+        if self._anchor is None:
+            self._anchor = open_reader(self._path, self._vfs)
+            self._anchor.execute("SELECT 1 FROM sqlite_schema").fetchall()
         return self._connection
 
     def _trusted(self) -> apsw.Connection:
@@ -271,6 +285,11 @@ class Writer:
         except (apsw.Error, BackstayError, OSError):
             # Nothing is lost: the log still has everything. The next write will meet the fault and report it.
             self._checkpoint_at = self._wal_pages + CHECKPOINT_PAGES
+
+    def _weigh_anchor(self) -> None:
+        anchor, self._anchor = self._anchor, None
+        if anchor is not None:
+            anchor.close(True)
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

@@ -275,7 +275,10 @@ class QueueContract(ContractBase):
         assert following.id == second.id
 
     def test_a_queue_that_cannot_move_does_not_hold_up_another(self, store: Store, clock: ManualClock) -> None:
-        enqueue(store, new_session(store), agent="cook")
+        stuck = new_session(store)
+        enqueue(store, stuck, agent="cook")
+        enqueue(store, stuck)
+        assert not store.has_work([AGENT])
         clock.advance(1)
         waiting = enqueue(store, new_session(store))
 
