@@ -51,6 +51,7 @@ class PlainTurn:
     agent: str | None
     words: list[str]
     place: tuple[int, int]
+    created_at: int
     steer: bool = False
     record: list[tuple[str, list[str]]] | None = None
     state: Literal["waiting", "running", "ended"] = "waiting"
@@ -351,14 +352,15 @@ class PlainStore:
             self.requests[key] = body, turn
         return turn
 
-    def claim(self, agents: Collection[str], session: PlainSession | None, holder: str) -> PlainTurn | None:
-        if session is None:
-            self.reap()
-            heads = [one.queue[0] for one in self.sessions if one.queue and one.running is None]
-            waiting = [turn for turn in heads if turn.agent in agents]
-            if not waiting:
-                return None
-            session = min(waiting, key=lambda turn: turn.place[1]).session
+    def claimable(self, agents: Collection[str]) -> list[PlainSession]:
+        """The sessions whose next turn is the oldest of all that one of these agents could answer."""
+        self.reap()
+        heads = [one.queue[0] for one in self.sessions if one.queue and one.running is None]
+        waiting = [turn for turn in heads if turn.agent in agents]
+        oldest = min((turn.created_at for turn in waiting), default=None)
+        return [turn.session for turn in waiting if turn.created_at == oldest]
+
+    def claim(self, agents: Collection[str], session: PlainSession, holder: str) -> PlainTurn | None:
         self.meet(session)
         return self._go_on(session, agents, holder)
 
@@ -524,7 +526,7 @@ class PlainStore:
 
     def _new_turn(self, session: PlainSession, agent: str | None, words: list[str], *, front: bool) -> PlainTurn:
         self._places += 1
-        turn = PlainTurn(session, agent, words, (0 if front else 1, self._places))
+        turn = PlainTurn(session, agent, words, (0 if front else 1, self._places), self.clock.now())
         session.accepted.append(turn)
         return turn
 

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import resource
 import shutil
 import signal
 import stat
@@ -501,9 +502,12 @@ def a_process_within_a_verb(path: Path) -> Iterator[int]:
     assert process.exitcode == 0
 
 
-def hold(path: Path, pipe: "Connection[Any, Any]") -> None:
+def hold(path: Path, pipe: "Connection[Any, Any]", when: str = "at once") -> None:
     clock = GateClock()
     with open_sqlite(path, clock=clock) as store, ThreadPoolExecutor(1) as thread:
+        if when == "when told":
+            pipe.send("ready")
+            pipe.recv()
         with clock.shut():
             held = thread.submit(store.create, owner="another")
             assert clock.entered.wait(PATIENCE)
@@ -524,11 +528,65 @@ def test_a_verb_that_cannot_begin_in_time_names_the_holder_and_never_runs_later(
         assert store.touch(session, owner=ME).activity == 1
 
 
+def test_a_stored_verb_returns_though_its_log_is_full_and_another_process_takes_the_lock(path: Path) -> None:
+    clock = GateClock()
+    ours, theirs = PROCESSES.Pipe()
+    with (
+        open_sqlite(path, clock=clock) as store,
+        open_sqlite(path) as reader,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        session = store.create(owner=ME).id
+        nearly_full = [store.record(session, [m.user("x" * 900_000)], owner=ME).session for _ in range(4)]
+        process = PROCESSES.Process(target=hold, args=(path, theirs, "when told"))
+        process.start()
+        assert ours.poll(PATIENCE)
+        assert ours.recv() == "ready"
+        with clock.shut():
+            verb = thread.submit(store.record, session, [m.user("x" * 900_000)], owner=ME)
+            assert clock.entered.wait(PATIENCE)
+            ours.send("go")
+            until_all_wait_in_line(reader, session)
+        assert ours.poll(PATIENCE)
+        assert ours.recv() == "within"
+
+        try:
+            assert verb.result(10).session.length == len(nearly_full) + 1
+        finally:
+            ours.send("go on")
+            process.join(PATIENCE)
+
+
 def test_a_store_that_cannot_be_opened_in_time_names_the_holder(path: Path) -> None:
     open_sqlite(path).close()
 
     with a_process_within_a_verb(path) as pid, pytest.raises(StoreUnavailable, match=f"process {pid}"):
         open_sqlite(path, wait_seconds=0.2)
+
+
+def test_a_process_that_may_write_no_byte_refuses_its_verbs_and_keeps_the_lock_from_nobody(
+    path: Path, other: Crew
+) -> None:
+    with open_sqlite(path, wait_seconds=5) as store:
+        session = store.create(owner=ME).id
+
+        assert other.all(write_without_room, path, session) == [("StoreUnavailable", 0, 1)]
+
+        assert store.touch(session, owner=ME).activity == 2
+
+
+def write_without_room(_: int, path: Path, session: SessionId) -> tuple[str, int, int]:
+    """What a verb comes to while the system lets this process write nothing, what it reads then, and after."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with open_sqlite(path) as store:
+        store.session(session, owner=ME)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+        try:
+            refusal = name_of_error(lambda: store.touch(session, owner=ME))
+            seen = store.session(session, owner=ME).activity
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        return refusal, seen, store.touch(session, owner=ME).activity
 
 
 def test_a_store_closes_even_while_another_process_keeps_the_lock(path: Path) -> None:
@@ -660,6 +718,16 @@ def test_reading_and_renewing_nothing_costs_no_sync_that_is_not_needed(counted: 
     store.pin(session, False, owner=ME)
 
     assert (counts.syncs, counts.writes) == (0, 0)
+
+
+def test_the_log_does_not_grow_with_what_is_written(path: Path) -> None:
+    with open_sqlite(path) as store:
+        session = store.create(owner=ME).id
+        for number in range(40):
+            store.record(session, [m.user(f"{number} " * 200_000)], owner=ME)
+            store.session(session, owner=ME)
+
+        assert path.with_name("store.db-wal").stat().st_size < path.stat().st_size / 2
 
 
 def test_a_full_disk_refuses_writes_answers_reads_and_recovers_without_reopening(path: Path) -> None:

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -112,16 +113,38 @@ def deliver(_: int, path: Path, many: int) -> list[tuple[TurnId, bool]]:
     return [(accepted.turn.id, accepted.repeated) for accepted in sent]
 
 
+def test_processes_that_write_more_than_the_log_holds_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with Crew(4) as crew:
+        written = crew.all(write_much, path, 40)
+
+        with open_store(path) as store:
+            for rank, session in enumerate(written):
+                said = [message.text for message in store.messages(session, owner=ME).messages]
+                assert said == [f"{rank}.{number} " * 15_000 for number in range(40)]
+        assert crew.all(audit, path) == [[]] * 4
+
+
+def write_much(rank: int, path: Path, times: int) -> SessionId:
+    with open_store(path) as store:
+        session = store.create(owner=ME).id
+        for number in range(times):
+            store.record(session, [m.user(f"{rank}.{number} " * 15_000)], owner=ME)
+            assert store.messages(session, owner=ME, last=1).length == number + 1
+    return session
+
+
 # --- waiting --------------------------------------------------------------------------------------------------------
 
 
-def test_six_writers_all_get_their_share(tmp_path: Path) -> None:
+@pytest.mark.parametrize("aside", [False, True])
+def test_six_writers_all_get_their_share(tmp_path: Path, aside: bool) -> None:
     path = tmp_path / "store.db"
     with open_store(path) as store, Crew(6) as crew:
         session = store.create(owner=ME)
         crew.all(move_in, path)
 
-        answers = crew.all(touch_until, path, session.id, 2000)
+        answers = crew.all(touch_aside if aside else touch_until, path, session.id, 2000)
 
         crew.all(move_out, path)
     shares = [share for share, _ in answers]
@@ -163,6 +186,12 @@ def touch_until(_: int, path: Path, session: SessionId, total: int) -> tuple[int
         worst = max(worst, time.perf_counter() - before)
         times += 1
     return times, worst
+
+
+def touch_aside(rank: int, path: Path, session: SessionId, total: int) -> tuple[int, float]:
+    """The same on a thread beside the main one, where a lone caller may take a shorter way."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(touch_until, rank, path, session, total).result(PATIENCE)
 
 
 def come_and_go_or_write(rank: int, path: Path, session: SessionId, total: int) -> int:
@@ -241,6 +270,35 @@ def claim_all(_: int, path: Path) -> list[TurnId]:
             claimed.append(turn.id)
             store.finish(turn, Completed(), bodies=[Text("done")])
     return claimed
+
+
+def test_processes_that_reap_at_once_end_every_turn_of_a_dead_one_once(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    ours, theirs = PROCESSES.Pipe()
+    process = PROCESSES.Process(target=start_many, args=(path, 60, theirs))
+    process.start()
+    assert ours.poll(PATIENCE)
+    started = ours.recv()
+    with Crew(6) as crew:
+        assert crew.all(reap, path) == [()] * 6, "it lives"
+        process.kill()
+        process.join(PATIENCE)
+
+        reaped = crew.all(reap, path)
+
+        assert sorted(turn for turns in reaped for turn in turns) == sorted(started)
+        assert crew.all(audit, path) == [[]] * 6
+
+
+def start_many(path: Path, many: int, pipe: "Connection[Any, Any]") -> None:
+    store = open_store(path)
+    pipe.send([store.submit(chat(number), "hi", owner=ME, start=True).turn.id for number in range(many)])
+    pipe.recv()
+
+
+def reap(_: int, path: Path) -> tuple[TurnId, ...]:
+    with open_store(path) as store:
+        return store.reap()
 
 
 @pytest.mark.parametrize("name", ["link.db", "linked/store.db"])

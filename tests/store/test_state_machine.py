@@ -61,7 +61,7 @@ class Seen:
     def __init__(self) -> None:
         self.revision = self.context = 0
         self.visible: tuple[object, ...] = ()
-        self.read: list[MessageId] = []
+        self.read: tuple[WindowId, list[MessageId]] | None = None
         self.cursor: Cursor = START
 
 
@@ -161,6 +161,9 @@ class Sessions(RuleBasedStateMachine):
             for plain, real in zip(session.windows, lineage, strict=True):
                 assert plain.id in (None, real.id)
                 plain.id = real.id
+        for window in session.windows:
+            if any(said.id is None for said in window.messages):
+                self.compare_window(session, window)
 
     def accepted(self, turn: PlainTurn, answer: Accepted) -> None:
         self.bind(turn, answer.turn.id)
@@ -391,22 +394,22 @@ class Sessions(RuleBasedStateMachine):
                 real.append((message.user if kind == "user" else message.assistant)(words[0]))
         return plain, real
 
-    @rule(handle=handles, pick=picks, agents=served, anywhere=st.booleans(), happened=meanwhile)
+    @rule(handle=handles, pick=picks, agents=served, happened=meanwhile)
     @precondition(lambda self: self.plain.sessions)
-    def claim(self, handle: int, pick: int, agents: Sequence[str], anywhere: bool, happened: str) -> None:
+    def claim_in(self, handle: int, pick: int, agents: Sequence[str], happened: str) -> None:
         self.since(happened, pick)
-        session = None if anywhere else self.session(pick)
-        store = self.stores[handle]
-        answers = self.both(
-            lambda: self.plain.claim(agents, session, store.worker),
-            lambda: (
-                store.claim(agents)
-                if session is None
-                else store.claim(agents, session=_id(session), owner=session.owner)
-            ),
-        )
-        assert answers is not None
-        self.opened(*answers)
+        session, store = self.session(pick), self.stores[handle]
+        turn = self.plain.claim(agents, session, store.worker)
+        self.opened(turn, store.claim(agents, session=_id(session), owner=session.owner))
+
+    @rule(handle=handles, pick=picks, agents=served, happened=meanwhile)
+    def claim_anywhere(self, handle: int, pick: int, agents: Sequence[str], happened: str) -> None:
+        self.since(happened, pick)
+        oldest, store = {session.id: session for session in self.plain.claimable(agents)}, self.stores[handle]
+        proof = store.claim(agents)
+        assert (proof is None) == (not oldest)
+        if proof is not None:
+            self.opened(self.plain.claim(agents, oldest[proof.session], store.worker), proof)
 
     @rule(pick=picks, kinds=bodies, take=st.booleans(), late=st.sampled_from([False, False, False, True]))
     @precondition(lambda self: self.somebody_speaks())
@@ -653,9 +656,7 @@ class Sessions(RuleBasedStateMachine):
             assert [window.id for window in lineage] == [window.id for window in session.windows]
             assert [window.reason for window in lineage] == [window.reason for window in session.windows]
             for window in session.windows:
-                page = self.stores[0].messages(_id(session), owner=session.owner, window=_window_id(window))
-                assert [said.id for said in page.messages] == [said.id for said in window.messages]
-                assert page.length == len(window.messages)
+                self.compare_window(session, window)
 
     def every_story_is_complete(self) -> None:
         for session in self.plain.sessions:
@@ -690,7 +691,7 @@ class Sessions(RuleBasedStateMachine):
         real = store.session(_id(session), owner=session.owner)
         read = store.messages(_id(session), owner=session.owner).messages
         self.compare_session(session, real)
-        self.compare_messages(session, read)
+        self.compare_messages(read, session.messages)
         seen = self.seen.setdefault(session, Seen())
         self.compare_growth(seen, session, real, [said.id for said in read])
         self.follow(seen, session, real)
@@ -711,13 +712,18 @@ class Sessions(RuleBasedStateMachine):
         reachable = [" ".join(said.words) for said in reach(session.window)]
         assert real.preview is None or real.preview in reachable
 
-    def compare_messages(self, session: PlainSession, read: Sequence[Message]) -> None:
+    def compare_window(self, session: PlainSession, window: PlainWindow) -> None:
+        page = self.stores[0].messages(_id(session), owner=session.owner, window=_window_id(window))
+        self.compare_messages(page.messages, window.messages)
+        assert page.length == len(window.messages)
+
+    def compare_messages(self, read: Sequence[Message], expected: Sequence[Said]) -> None:
         assert [(said.role, said.text.split(), said.partial) for said in read] == [
-            (said.role, said.words, said.partial) for said in session.messages
+            (said.role, said.words, said.partial) for said in expected
         ]
-        for real, plain in zip(read, session.messages, strict=True):
+        for real, plain in zip(read, expected, strict=True):
             plain.id = plain.id or real.id
-        assert [said.id for said in read] == [said.id for said in session.messages]
+        assert [said.id for said in read] == [said.id for said in expected]
         assert [said.position for said in read] == list(range(len(read)))
 
     def compare_growth(self, seen: Seen, session: PlainSession, real: Session, read: list[MessageId]) -> None:
@@ -728,12 +734,12 @@ class Sessions(RuleBasedStateMachine):
             *(real.title, real.pinned, real.turns, real.running, real.window, session.state),
             *(tuple(waiting), tuple(read), running is not None and running.cancelling),
         )
+        reads = (real.window, read)
         assert real.revision >= seen.revision
         assert real.revision > seen.revision or visible == seen.visible
-        if session in self.seen and seen.visible:
-            assert (real.context > seen.context) == (read != seen.read)
+        assert seen.read is None or (real.context > seen.context) == (reads != seen.read)
         assert real.context >= seen.context
-        seen.revision, seen.context, seen.visible, seen.read = real.revision, real.context, visible, read
+        seen.revision, seen.context, seen.visible, seen.read = real.revision, real.context, visible, reads
 
     def follow(self, seen: Seen, session: PlainSession, real: Session) -> None:
         """The story goes on exactly after what was seen, or says that this was folded."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -167,7 +167,7 @@ class App:
         crossing = self._desk.crossing
         return await crossing.read(crossing.store.search, text, owner=self._owner, filter=filter, limit=limit)
 
-    async def follow(self, after: int | None = None) -> AsyncIterator[FeedEvent]:
+    async def follow(self, after: int | None = None) -> AsyncGenerator[FeedEvent, None]:
         """What happens in all of the owner's sessions: after a position of the feed, or from now on; never ends."""
         async for event in follow_all(self._desk.crossing, self._desk.pulse, self._owner, after):
             yield event

@@ -1,6 +1,6 @@
 """Following: the story after a cursor, then what is added to it, for as long as somebody listens."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from backstay.errors import StoryChanged
 from backstay.model.event import Cursor, Event, EventPage, FeedEvent, SessionDeleted
@@ -11,7 +11,7 @@ from backstay.runtime.pulse import Pulse
 
 async def pages(
     crossing: Crossing, pulse: Pulse, session: SessionId, owner: str, cursor: Cursor
-) -> AsyncIterator[EventPage]:
+) -> AsyncGenerator[EventPage, None]:
     """The story in pages: replay, then live. One loop, one order.
 
     A reader inside a fold gets the fold, which says which numbers it stands for. One who saw what no longer exists gets
@@ -30,7 +30,7 @@ async def pages(
 
 async def follow(
     crossing: Crossing, pulse: Pulse, session: SessionId, owner: str, cursor: Cursor
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event, None]:
     """The story event by event. Ends only with the session's deletion, or when nobody listens."""
     async for page in pages(crossing, pulse, session, owner, cursor):
         for event in page.events:
@@ -39,7 +39,9 @@ async def follow(
                 return
 
 
-async def follow_all(crossing: Crossing, pulse: Pulse, owner: str, position: int | None) -> AsyncIterator[FeedEvent]:
+async def follow_all(
+    crossing: Crossing, pulse: Pulse, owner: str, position: int | None
+) -> AsyncGenerator[FeedEvent, None]:
     """What is written to any of the owner's sessions, after a position or from now on; never ends by itself."""
     with pulse.listen() as beat:
         while True:

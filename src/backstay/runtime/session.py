@@ -1,6 +1,6 @@
 """A session as its owner sees it."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 
 from backstay.errors import NotFound
@@ -139,7 +139,7 @@ class SessionHandle:
         crossing = self._desk.crossing
         return await crossing.read(crossing.store.lineage, self.id, owner=self.owner)
 
-    async def follow(self, after: Cursor | int = 0) -> AsyncIterator[Event]:
+    async def follow(self, after: Cursor | int = 0) -> AsyncGenerator[Event, None]:
         """The session's story from its beginning, or after a cursor or number, then live."""
         cursor = Cursor(fence=UNSEEN, number=after) if isinstance(after, int) else after
         async for event in follow(self._desk.crossing, self._desk.pulse, self.id, self.owner, cursor):

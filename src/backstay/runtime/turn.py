@@ -1,7 +1,7 @@
 """A turn as its sender sees it: its events as they happen, its outcome, and a way to stop it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from backstay.model.event import UNSEEN, Cursor, Event, EventPage, TurnEnded, TurnFolded
 from backstay.model.ids import SessionId, TurnId
@@ -41,7 +41,7 @@ class TurnHandle:
         crossing = self._desk.crossing
         return await crossing.read(crossing.store.turn, self.id, owner=self._owner)
 
-    async def events(self, after: int | None = None) -> AsyncIterator[Event]:
+    async def events(self, after: int | None = None) -> AsyncGenerator[Event, None]:
         """The turn's story: replayed from its beginning, or after an event's number, then live until it ends."""
         number = max(self._accepted.event - 1, after or 0)
         crossing, start = self._desk.crossing, Cursor(fence=UNSEEN, number=number)

@@ -95,7 +95,8 @@ def after(tx: Transaction, door: Door, cursor: Cursor, limit: int) -> EventPage:
     session, last = door.id, door.last_event
     gap: Literal["snapshot", "resync"] | None = None
     number = cursor.number
-    if cursor.number:
+    # Of a deleted session only the tombstone is left, and whoever followed it is told just that.
+    if cursor.number and door.state != "deleted":
         holding = tx.one("event_holding", session=session, number=cursor.number) if cursor.number <= last else None
         if holding is None or cursor.fence not in (UNSEEN, holding[2]):
             gap, number = "resync", 0

@@ -5,7 +5,7 @@ import pytest
 from backstay.errors import Conflict, InvalidPayload, NothingToDo
 from backstay.model import event
 from backstay.model.content import Body, ToolCall, ToolResult
-from backstay.model.turn import Failed, Outcome
+from backstay.model.turn import Cancelled, Completed, Failed, Outcome
 from backstay.store import Store
 from backstay.testing.contract.base import ContractBase
 from backstay.testing.contract.makers import (
@@ -151,12 +151,31 @@ class CallContract(ContractBase):
         with refused(store, proof.session, NothingToDo, proof.id):
             store.approve(proof.id, "c1", owner=ME)
 
-    def test_a_call_of_a_turn_that_has_ended_is_no_longer_decided(self, store: Store) -> None:
+    @pytest.mark.parametrize("outcome", [Completed(), Cancelled(), Failed("gave up")])
+    def test_a_call_that_will_never_be_made_again_is_no_longer_decided(self, store: Store, outcome: Outcome) -> None:
         proof = say(store, start(store, room()), ToolCall("c1", "mail", approval=True))
-        store.finish(proof, Failed("gave up"))
+        store.finish(proof, outcome)
 
         with refused(store, proof.session, NothingToDo, proof.id):
             store.approve(proof.id, "c1", owner=ME)
+
+    @every_outcome
+    def test_a_call_that_only_waited_for_a_person_has_not_run(self, store: Store, outcome: Outcome) -> None:
+        calls = [
+            ToolCall("c1", "mail", approval=True),
+            ToolCall("c2", "mail", approval=True),
+            ToolCall("c3", "mail", approval=True),
+        ]
+        proof = say(store, start(store, room()), *calls)
+        store.approve(proof.id, "c2", owner=ME)
+        store.deny(proof.id, "c3", owner=ME)
+
+        store.finish(proof, outcome)
+
+        assert [call.effect for call in store.calls(proof.id, owner=ME)] == ["called", "unknown", "called"]
+        ending = told(store, proof.session)[-1]
+        assert isinstance(ending, event.TurnEnded)
+        assert ending.may_have_run == ("c2",)
 
     def test_the_calls_of_a_waiting_turn_are_none(self, store: Store) -> None:
         waiting = enqueue(store, new_session(store))

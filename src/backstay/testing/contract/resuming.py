@@ -226,3 +226,19 @@ class ResumeContract(ContractBase):
 
         with refused(store, proof.session, (InvalidPayload, Conflict), proof.id):
             store.checkpoint(proof, [ToolCall("c7", MAIL.name, MAIL.arguments)], repeats={"c7": 0})
+
+    @pytest.mark.parametrize("approved", [True, False])
+    def test_a_decision_that_came_after_the_interruption_holds_when_the_call_is_made_again(
+        self, store: Store, approved: bool
+    ) -> None:
+        asking = ToolCall("c1", "mail", {"to": "kit"}, approval=True)
+        first = interrupted(store, asking)
+        decide = store.approve if approved else store.deny
+
+        decided = decide(first.id, "c1", owner=ME)
+        proof = store.resume(first.id, owner=ME)
+        proof = store.checkpoint(proof, [asking], repeats={"c1": decided.ordinal}).open
+
+        (line,) = store.ledger(first.id, owner=ME)
+        assert (line.turn, line.key, line.approval) == (proof.id, decided.key, decided.approval)
+        assert line.effect == "called"

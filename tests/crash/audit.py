@@ -1,0 +1,88 @@
+"""Looks at a database file with nothing but SQL, for what no reader of the store may ever meet.
+
+Runs in a process of its own: it opens the file beside the store.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+
+_ALIVE = "SELECT w.id FROM windows w JOIN sessions s ON s.id = w.session_id WHERE s.state <> 'deleted'"
+_LEADS_TO = """
+SELECT base_id FROM windows WHERE id = :here AND base_id IS NOT NULL
+UNION SELECT behind_id FROM windows WHERE id = :here AND behind_id IS NOT NULL
+"""
+# Each statement lists what is wrong; none may find anything.
+_WRONG = {
+    "events with a gap": """
+        SELECT s.id FROM sessions s JOIN events e ON e.session_id = s.id WHERE s.state <> 'deleted' GROUP BY s.id
+        HAVING sum(e.last - e.number + 1) <> s.last_event OR max(e.last) <> s.last_event OR min(e.number) <> 1""",
+    "sessions without a story": """
+        SELECT id FROM sessions WHERE id NOT IN (SELECT session_id FROM events)""",
+    "a queue that is miscounted": """
+        SELECT s.id FROM sessions s WHERE s.waiting <>
+        (SELECT count(*) FROM turns t WHERE t.session_id = s.id AND t.state = 'waiting')""",
+    "a running turn that the door does not know": """
+        SELECT t.id FROM turns t JOIN sessions s ON s.id = t.session_id
+        WHERE t.state = 'running' AND s.running_id IS NOT t.id AND t.taken_by IS NOT s.running_id""",
+    "a door that knows a turn which does not run": """
+        SELECT s.id FROM sessions s WHERE s.running_id IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.id = s.running_id AND t.state = 'running')""",
+    "a session whose window is not its own": """
+        SELECT s.id FROM sessions s WHERE s.state <> 'deleted'
+        AND NOT EXISTS (SELECT 1 FROM windows w WHERE w.id = s.window_id AND w.session_id = s.id)""",
+    "addresses that lead to deleted sessions": """
+        SELECT a.spelling FROM addresses a JOIN sessions s ON s.id = a.session_id WHERE s.state = 'deleted'""",
+    "turns of deleted sessions": """
+        SELECT t.id FROM turns t JOIN sessions s ON s.id = t.session_id WHERE s.state = 'deleted'""",
+    "blobs that are kept for nobody": """
+        SELECT holder_id FROM blob_uses WHERE holder_id NOT IN (SELECT id FROM messages UNION SELECT id FROM turns)""",
+    "index beyond the messages": """
+        SELECT key FROM indexed WHERE key > (SELECT coalesce(max(key), 0) FROM messages)""",
+}
+
+
+def audit(rank: int, path: Path) -> list[str]:
+    """Everything that is wrong with the file, as sentences. Work for a crew, of which the first does it."""
+    if rank:
+        return []
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    connection.set_busy_timeout(10_000)
+    try:
+        return list(_complaints(connection))
+    finally:
+        connection.close()
+
+
+def _complaints(connection: apsw.Connection) -> Iterator[str]:
+    for (answer,) in connection.execute("PRAGMA integrity_check").fetchall():
+        if answer != "ok":
+            yield f"integrity: {answer}"
+    yield from (f"foreign key: {row}" for row in connection.execute("PRAGMA foreign_key_check").fetchall())
+    if not connection.execute("PRAGMA user_version").fetchall()[0][0]:
+        return
+    for wrong, sql in _WRONG.items():
+        yield from (f"{wrong}: {row}" for row in connection.execute(sql).fetchall())
+    yield from _orphans(connection)
+
+
+def _orphans(connection: apsw.Connection) -> Iterator[str]:
+    """Windows and messages that no living session reads: deletion forgot them."""
+    reached: set[object] = set()
+    read: set[tuple[object, object, object]] = set()
+    ahead = [row[0] for row in connection.execute(_ALIVE)]
+    while ahead:
+        here = ahead.pop()
+        if here in reached:
+            continue
+        reached.add(here)
+        read.update(connection.execute("SELECT source_id, low, high FROM segments WHERE window_id = ?", (here,)))
+        ahead += [row[0] for row in connection.execute(_LEADS_TO, {"here": here})]
+    places = reached | {source for source, _, _ in read}
+    windows = {row[0] for row in connection.execute("SELECT id FROM windows")}
+    yield from (f"window without a reader: {window}" for window in windows - places)
+    yield from (f"window that is gone: {window}" for window in places - windows)
+    for message, window, position in connection.execute("SELECT id, window_id, position FROM messages"):
+        if not any(source == window and low <= position < high for source, low, high in read):
+            yield f"message without a reader: {message}"
