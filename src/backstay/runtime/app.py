@@ -97,6 +97,7 @@ class App:
         self._entered: Desk | None = None
         self._polling: asyncio.Task[None] | None = None
         self._attending: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         store = await asyncio.to_thread(self._open)
@@ -120,10 +121,17 @@ class App:
         await self.close()
 
     async def close(self) -> None:
-        """Take no new turns; give running ones their grace time, then interrupt them; let go of everything."""
-        if self._entered is None:
-            return
-        desk, self._entered = self._entered, None
+        """Take no new turns; give running ones their grace time, then interrupt them; let go of everything.
+
+        However many close it, it is closed once, and all of them wait until it is.
+        """
+        if self._entered is not None:
+            desk, self._entered = self._entered, None
+            self._closing = asyncio.create_task(self._close(desk), name="backstay closing")
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
+
+    async def _close(self, desk: Desk) -> None:
         desk.runner.closing.set()
         if self._attending is not None:
             await self._attending

@@ -17,8 +17,8 @@ class Line(NamedTuple):
 
     @property
     def never_ran(self) -> bool:
-        """Whether it only waited for a person's word."""
-        return self.call.effect == "called" and self.call.approval in ("asked", "denied")
+        """Whether it only waited for a person's word: what may have run was marked so when its turn ended."""
+        return self.call.effect == "called"
 
 
 class Ledger:

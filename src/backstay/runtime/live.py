@@ -78,7 +78,9 @@ class LiveTurn:
     async def _intend(self, tool: Tool, arguments: dict[str, Json], earlier: Line | None) -> tuple[str, str]:
         """Write down that the tool is about to run; the id of the call, and its key."""
         self._calls += 1
-        call = ToolCall(f"call-{self._calls}", tool.name, arguments, approval=tool.approval, idempotent=tool.idempotent)
+        call = ToolCall(
+            f"ledger-{self._calls}", tool.name, arguments, approval=tool.approval, idempotent=tool.idempotent
+        )
         return call.id, await self._recorder.intend(call, None if earlier is None else earlier.call.ordinal)
 
     async def _use(self, tool: Tool, arguments: Mapping[str, Json], call: str, key: str) -> Any:  # Any: JSON

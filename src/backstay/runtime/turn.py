@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
-from backstay.model.event import UNSEEN, Cursor, Event, EventPage, TurnEnded, TurnFolded
+from backstay.errors import NotFound
+from backstay.model.event import UNSEEN, Cursor, Event, EventPage, SessionDeleted, TurnEnded, TurnFolded
 from backstay.model.ids import SessionId, TurnId
 from backstay.model.turn import Call, Outcome, Turn
 from backstay.runtime.desk import Desk
@@ -45,17 +46,32 @@ class TurnHandle:
         """The turn's story: replayed from its beginning, or after an event's number, then live until it ends."""
         number = max(self._accepted.event - 1, after or 0)
         crossing, start = self._desk.crossing, Cursor(fence=UNSEEN, number=number)
+        if after is not None and await self._is_told_before(after):
+            return
         async for page in pages(crossing, self._desk.pulse, self.session, self._owner, start):
             for event in self._own(page):
                 yield event
                 if isinstance(event.body, TurnEnded | TurnFolded) and event.body.outcome is not None:
                     return
+            if any(isinstance(event.body, SessionDeleted) for event in page.events):
+                return
             if not page.more and (await self.read()).state == "ended":
                 # It ended just now, or before the reader came: in either case this is all that is left to tell.
                 rest = await crossing.read(crossing.store.events_after, self.session, page.next, owner=self._owner)
                 for event in self._own(rest):
                     yield event
                 return
+
+    async def _is_told_before(self, number: int) -> bool:
+        """Whether the turn has ended and this is the last number of the session's story."""
+        crossing = self._desk.crossing
+        try:
+            if (await self.read()).state != "ended":
+                return False
+        except NotFound:
+            return False  # It went with its session, whose tombstone will say so.
+        heads = await crossing.read(crossing.store.heads, [(self.session, self._owner)])
+        return heads.get(self.session, 0) == number
 
     def _own(self, page: EventPage) -> list[Event]:
         return [event for event in page.events if event.turn == self.id]

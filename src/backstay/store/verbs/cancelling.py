@@ -59,8 +59,10 @@ def edit_waiting(tx: Transaction, turn: TurnId, owner: str, parts: tuple[Part, .
 
 def decide(tx: Transaction, turn: TurnId, call: str, owner: str, *, approved: bool, arguments_hash: str | None) -> Call:
     """Approve or deny a tool call that asked; the decision is bound to the arguments that were shown."""
-    door, _ = _enter(tx, turn, owner)
+    door, made_in = _enter(tx, turn, owner)
     row = tx.one("call", turn=turn, call=call)
+    if made_in.outcome not in (None, "interrupted"):
+        raise NothingToDo(f"{turn} has ended, and its calls with it")
     if row is None:
         raise NothingToDo(f"{turn} made no tool call {call!r}")
     asked, wanted = call_value(row), "approved" if approved else "denied"

@@ -1,0 +1,281 @@
+"""The blocking app: the same verbs for scripts and notebooks, each waiting until it is done."""
+
+import asyncio
+import inspect
+import threading
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import backstay
+from backstay import Address, Text, Timing
+from backstay.agents.blocking import BlockingTurn as AgentsTurn
+from backstay.agents.port import AgentTurn
+from backstay.agents.tools import tool
+from backstay.errors import BackstayError, ConfigError, NotFound, SessionBusy, StoreUnavailable
+from backstay.model import message as M
+from backstay.model.content import Body
+from backstay.model.event import Event, SessionDeleted, SessionRenamed, TextDelta, ToolCalled, TurnEnded
+from backstay.model.turn import Cancelled, Completed, Failed, Interrupted
+from backstay.runtime.app import App
+from backstay.runtime.blocking import BlockingApp, BlockingSession, BlockingTurn
+from backstay.runtime.session import SessionHandle
+from backstay.runtime.turn import TurnHandle
+from tests.runtime.stage import PATIENCE, echo, told, words_in
+
+CHAT = Address.chat("telegram", "dm", chat="42")
+
+
+class Latch:
+    """A place where an agent on the app's loop stops until the script lets it through."""
+
+    def __init__(self) -> None:
+        self._reached, self._open = threading.Event(), threading.Event()
+
+    async def agent(self, turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text("one ")
+        self._reached.set()
+        while not self._open.is_set():
+            await asyncio.sleep(0.001)
+        yield Text("two")
+
+    def reached(self) -> None:
+        assert self._reached.wait(PATIENCE)
+
+    def open(self) -> None:
+        self._open.set()
+
+
+@pytest.mark.parametrize(
+    ("awaited", "blocking"), [(App, BlockingApp), (SessionHandle, BlockingSession), (TurnHandle, BlockingTurn)]
+)
+def test_every_verb_is_there_with_the_same_parameters(awaited: type, blocking: type) -> None:
+    def verbs(handle: type) -> dict[str, list[tuple[str, object]]]:
+        return {
+            name: [(parameter.name, parameter.default) for parameter in inspect.signature(method).parameters.values()]
+            for name, method in inspect.getmembers(handle, inspect.isfunction)
+            if not name.startswith("_") and name != "close"
+        }
+
+    assert verbs(blocking) == verbs(awaited)
+
+
+def test_opening_takes_the_same_choices() -> None:
+    assert list(inspect.signature(backstay.open_blocking).parameters) == list(
+        inspect.signature(backstay.open).parameters
+    )
+
+
+def test_a_script_sends_reads_and_changes_its_mind(path: Path) -> None:
+    with backstay.open_blocking(path, agent=echo) as app:
+        session = app.session(CHAT)
+        turn = session.send("hello", request_id="m-1")
+        assert "".join(words_in(turn.events())) == "heard hello"
+        assert turn.outcome() == Completed()
+        assert session.send("hello", request_id="m-1").repeated
+        assert told(session.messages()) == [("user", "hello"), ("assistant", "heard hello")]
+        session.undo()
+        assert session.messages() == ()
+        session.redo()
+        assert session.retry().outcome() == Completed()
+        edited = session.edit(session.messages()[0].id, "goodbye")
+        assert edited.outcome() == Completed()
+        fork = session.fork()
+        assert told(fork.messages()) == [("user", "goodbye"), ("assistant", "heard goodbye")]
+        session.record([M.user("noted")])
+        assert [window.reason for window in session.lineage()][0] == "first"
+        assert app.search("goodbye").hits
+        assert {found.id for found in app.sessions().sessions} == {session.id, fork.id}
+
+
+def test_a_script_files_ends_and_deletes(path: Path) -> None:
+    with backstay.open_blocking(path, agent=echo) as app:
+        session = app.session()
+        assert session.rename("a title").title == "a title"
+        assert session.pin().pinned
+        assert session.archive().archived
+        assert session.tag(add=["x"]).tags == ("x",)
+        assert app.session(session.id).read().title == "a title"
+        assert session.end().state == "ended"
+        session.delete()
+        with pytest.raises(NotFound):
+            session.read()
+
+
+def test_errors_reach_the_caller_as_they_are(path: Path) -> None:
+    latch = Latch()
+    with backstay.open_blocking(path, agent=latch.agent) as app:
+        session = app.session()
+        turn = session.send("hello")
+        latch.reached()
+        with pytest.raises(SessionBusy):
+            session.undo()
+        with pytest.raises(SessionBusy):
+            session.send("again", if_busy="reject")
+        latch.open()
+        assert turn.outcome() == Completed()
+
+
+def test_a_script_steers_queues_and_cancels(path: Path) -> None:
+    latch = Latch()
+    with backstay.open_blocking(path, agent=latch.agent) as app:
+        session = app.session()
+        turn = session.send("first")
+        latch.reached()
+        steer, queued = session.steer("second"), session.send("third")
+        assert [waiting.id for waiting in session.waiting()] == [steer.id, queued.id]
+        assert isinstance(queued.cancel(), Cancelled)
+        assert isinstance(turn.cancel(), Cancelled)
+        latch.open()
+        assert steer.outcome() == Completed()
+        aside = session.send("aside", if_busy="fork")
+        assert (aside.outcome(), aside.forked_from) == (Completed(), None)
+
+
+def test_a_script_approves(path: Path) -> None:
+    @tool(approval=True)
+    def pay(amount: int) -> str:
+        return f"paid {amount}"
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text(await turn.call(pay, {"amount": 5}))
+
+    with backstay.open_blocking(path, agent=agent) as app:
+        turn = app.session().send("pay")
+        asked = next(event.body.call.id for event in turn.events() if isinstance(event.body, ToolCalled))
+        turn.approve(asked)
+        assert turn.outcome() == Completed()
+        assert [call.effect for call in app.turn(turn.id).calls()] == ["returned"]
+
+
+def test_a_story_can_be_followed_in_part_and_gone_on_with(path: Path) -> None:
+    with backstay.open_blocking(path, agent=echo) as app:
+        session = app.session()
+        turn = session.send("hello")
+        events = list(turn.events())
+        for seen in range(len(events)):
+            iterator = turn.events()
+            assert [next(iterator) for _ in range(seen)] == events[:seen]
+            after = events[seen - 1].number if seen else None
+            assert events[:seen] + list(turn.events(after=after)) == events
+        session.rename("a title")
+        assert any(isinstance(event.body, SessionRenamed) for event in take(session.follow(), len(events) + 2))
+
+
+def take(events: Iterator[Event], count: int) -> list[Event]:
+    return [next(events) for _ in range(count)]
+
+
+def test_a_follower_on_another_thread_sees_what_happens(path: Path) -> None:
+    with backstay.open_blocking(path, agent=echo) as app, ThreadPoolExecutor(1) as thread:
+        session = app.session()
+        following = thread.submit(lambda: list(session.follow()))
+        assert session.send("hello").outcome() == Completed()
+        session.delete()
+        assert isinstance(following.result(PATIENCE)[-1].body, SessionDeleted)
+
+
+def test_many_threads_may_share_an_app(path: Path) -> None:
+    with backstay.open_blocking(path, agent=echo) as app, ThreadPoolExecutor(8) as threads:
+
+        def talk(number: int) -> list[tuple[str, str]]:
+            session = app.session()
+            session.send(f"{number}").outcome()
+            return told(session.messages())
+
+        assert list(threads.map(talk, range(32))) == [
+            [("user", f"{number}"), ("assistant", f"heard {number}")] for number in range(32)
+        ]
+
+
+def test_a_blocking_agent_in_a_blocking_app(path: Path) -> None:
+    def agent(turn: AgentsTurn) -> Iterator[Body]:
+        yield Text(f"{len(turn.messages)} ")
+        yield Text(turn.input.text)
+
+    with backstay.open_blocking(path, agent=agent) as app:
+        session = app.session()
+        assert session.send("hello").outcome() == Completed()
+        assert session.messages()[-1].text == "1 hello"
+
+
+def test_it_works_where_a_loop_runs_already(path: Path) -> None:
+    async def notebook() -> str:
+        with backstay.open_blocking(path, agent=echo) as app:
+            session = app.session()
+            session.send("hello").outcome()
+            return session.messages()[-1].text
+
+    assert asyncio.run(notebook()) == "heard hello"
+
+
+def test_leaving_closes_everything_and_interrupts_visibly(path: Path) -> None:
+    before = set(threading.enumerate())
+    with backstay.open_blocking(path, agent=Latch().agent, timing=Timing(grace=0)) as app:
+        session = app.session(CHAT)
+        turn = session.send("hello")
+        assert next(event for event in turn.events() if isinstance(event.body, TextDelta))
+    with pytest.raises(StoreUnavailable):
+        app.session()
+    for handle in (turn.read, session.read, turn.outcome, lambda: next(session.follow())):
+        with pytest.raises(StoreUnavailable):
+            handle()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    with backstay.open_blocking(path) as again:
+        assert isinstance(again.turn(turn.id).outcome(), Interrupted)
+
+
+def test_an_iterator_that_outlives_the_app_ends(path: Path) -> None:
+    with backstay.open_blocking(path, agent=echo) as app:
+        session = app.session()
+        session.send("hello").outcome()
+        dropped, asked = session.follow(), session.follow()
+        next(dropped)
+        next(asked)
+    del dropped
+    with pytest.raises(StoreUnavailable):
+        list(asked)
+
+
+def test_a_thread_that_follows_is_let_go_when_the_app_closes(path: Path) -> None:
+    with ThreadPoolExecutor(1) as thread:
+        with backstay.open_blocking(path, agent=echo) as app:
+            session = app.session()
+            began = threading.Event()
+
+            def follow() -> None:
+                for _ in session.follow():
+                    began.set()
+
+            following = thread.submit(follow)
+            assert began.wait(PATIENCE)
+        with pytest.raises(StoreUnavailable):
+            following.result(PATIENCE)
+
+
+def test_an_app_that_cannot_be_opened_says_why_and_leaves_nothing_behind(path: Path) -> None:
+    before = set(threading.enumerate())
+    path.mkdir()
+    with pytest.raises(BackstayError), backstay.open_blocking(path, agent=echo):
+        raise AssertionError("it opened")
+    with pytest.raises(ConfigError):
+        backstay.open_blocking(path, agent=5)  # type: ignore[arg-type]  # the mistake under test
+    for thread in set(threading.enumerate()) - before:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+def test_what_an_agent_raises_is_an_outcome_and_no_exception_of_the_script(path: Path) -> None:
+    async def faulty(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text("half an ans")
+        raise ValueError("no more words")
+
+    with backstay.open_blocking(path, agent=faulty) as app:
+        turn = app.session().send("hello")
+        assert turn.outcome() == Failed("ValueError: no more words")
+        assert isinstance(list(turn.events())[-1].body, TurnEnded)
+        assert app.abandoned == 0

@@ -1,0 +1,374 @@
+"""Cancelling: the turn stops, everything it said is kept at once, and nothing it does later is heard."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import backstay
+from backstay import Custom, Text, Thought, Timing, ToolCall, ToolResult, open_store
+from backstay.agents.port import AgentTurn
+from backstay.agents.tools import tool
+from backstay.errors import BackstayError
+from backstay.model.content import Body
+from backstay.model.event import TurnEnded
+from backstay.model.message import Message
+from backstay.model.projection import INTERRUPTED
+from backstay.model.turn import Cancelled, Completed
+from backstay.runtime.session import SessionHandle
+from tests.runtime.stage import Gate, echo, first_words, play, saying, stopping_at, story_of, told
+
+SHORT = Timing(grace=0.05)
+# Nothing but a cancellation, a tool or the end makes words durable.
+NEVER = Timing(flush=3600, flush_bytes=1 << 20)
+
+
+def test_text_thoughts_and_tool_calls_are_kept(path: Path, prompt: bool) -> None:
+    said: list[Body] = [
+        Thought("let me see"),
+        Text("I look. "),
+        ToolCall("c1", "search", {}),
+        ToolResult("c1", "found"),
+        Custom("chart", [1, 2]),
+        Text("Now I pay. "),
+        ToolCall("c2", "pay", {"sum": 5}),
+    ]
+    gate = Gate()
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        for body in said:
+            yield body
+        await gate.stop_here()
+
+    async def story() -> None:
+        async with backstay.open(path, agent=agent, timing=NEVER, prompt=prompt) as app:
+            session = await app.session()
+            turn = await session.send("buy")
+            await gate.reached()
+            assert isinstance(await turn.cancel(), Cancelled)
+            messages = (await session.messages())[1:]
+            assert [(message.role, message.parts, message.partial) for message in messages] == [
+                ("assistant", (said[0], said[1], said[2]), False),
+                ("tool", (said[3],), False),
+                ("assistant", (said[4], said[5], said[6]), True),
+            ]
+            ended = (await story_of(turn))[-1].body
+            assert isinstance(ended, TurnEnded)
+            assert ended.may_have_run == ("c2",)
+
+    play(story())
+
+
+def test_cancelling_is_one_atomic_change(path: Path) -> None:
+    seen: list[tuple[Message, ...]] = []
+    enough = threading.Event()
+
+    def watch(session: SessionHandle) -> None:
+        with open_store(path) as store:
+            while not enough.is_set():
+                messages = store.messages(session.id, owner="local").messages
+                if not seen or seen[-1] != messages:
+                    seen.append(messages)
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        for number in range(50):
+            yield Thought(f"thought {number}")
+            yield ToolCall(f"c{number}", "step", {})
+            yield ToolResult(f"c{number}", number)
+        yield Text("and ")
+        await asyncio.Event().wait()
+
+    async def story() -> None:
+        async with backstay.open(path, agent=agent) as app:
+            session = await app.session()
+            watching = asyncio.create_task(asyncio.to_thread(watch, session))
+            turn = await session.send("work")
+            await first_words(turn)
+            await turn.cancel()
+            enough.set()
+            await watching
+            assert {len(messages) for messages in seen} <= {0, 1, len(await session.messages())}
+            assert all(messages[-1].partial for messages in seen if len(messages) > 1)
+
+    play(story())
+
+
+def test_words_that_were_not_stored_yet_are_kept_too(path: Path, prompt: bool) -> None:
+    gate = Gate()
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text("one ")
+        await turn.steering()
+        yield Text("two ")
+        await gate.stop_here()
+
+    async def story() -> None:
+        async with backstay.open(path, agent=agent, timing=NEVER, prompt=prompt) as app:
+            session = await app.session()
+            turn = await session.send("count")
+            await gate.reached()
+            await turn.cancel()
+            assert told(await session.messages())[1:] == [("assistant", "one two ")]
+
+    play(story())
+
+
+def test_cancelling_from_another_app_stops_the_agent(path: Path, prompt: bool) -> None:
+    stopped = asyncio.Event()
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text("one ")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            assert turn.cancelled
+            stopped.set()
+
+    async def story() -> None:
+        async with (
+            backstay.open(path, agent=agent, prompt=prompt, lease_seconds=3600),
+            backstay.open(path, prompt=prompt) as other,
+        ):
+            session = await other.session()
+            turn = await session.send("count")
+            await first_words(turn)
+            assert isinstance(await turn.cancel(), Cancelled)
+            await stopped.wait()
+            assert told(await session.messages()) == [("user", "count"), ("assistant", "one ")]
+
+    play(story())
+
+
+@pytest.mark.parametrize("verb", ["take", "end", "delete"])
+def test_a_silent_agent_stops_when_its_turn_is_ended_over_its_head(path: Path, verb: str, prompt: bool) -> None:
+    stopped = asyncio.Event()
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text("one ")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async def story() -> None:
+        async with backstay.open(path, agent=agent, prompt=prompt, lease_seconds=3600) as app:
+            session = await app.session()
+            turn = await session.send("count")
+            await first_words(turn)
+            with open_store(path) as store:
+                if verb == "take":
+                    store.cancel(turn.id, owner="local", take=True)
+                elif verb == "end":
+                    store.end(session.id, owner="local")
+                else:
+                    store.delete(session.id, owner="local")
+            await stopped.wait()
+
+    play(story())
+
+
+def test_a_late_write_of_a_cancelled_run_is_refused(path: Path) -> None:
+    refusals: list[BaseException] = []
+    over, tried = asyncio.Event(), asyncio.Event()
+    ran: list[str] = []
+
+    @tool
+    def pay() -> str:
+        ran.append("paid")
+        return "paid"
+
+    async def obstinate(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text("one ")
+        while not over.is_set():
+            try:
+                await over.wait()
+            except asyncio.CancelledError:
+                continue
+        try:
+            await turn.call(pay, {})
+        except BackstayError as error:
+            refusals.append(error)
+        try:
+            yield Text("two")
+        finally:
+            tried.set()
+
+    async def story() -> None:
+        async with backstay.open(path, agent=obstinate, timing=SHORT) as app:
+            session = await app.session()
+            turn = await session.send("count")
+            await first_words(turn)
+            await turn.cancel()
+            before = await session.read()
+            over.set()
+            await tried.wait()
+            assert (len(refusals), ran) == (1, [])
+            assert await session.read() == before
+            assert told(await session.messages()) == [("user", "count"), ("assistant", "one ")]
+
+    play(story())
+
+
+def test_a_tool_that_returns_after_the_cancellation_is_not_heard(path: Path) -> None:
+    began, finish = threading.Event(), threading.Event()
+
+    @tool
+    def slow() -> str:
+        began.set()
+        finish.wait()
+        return "too late"
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text(str(await turn.call(slow, {})))
+
+    async def story() -> None:
+        async with backstay.open(path, agents={"default": agent, "echo": echo}, timing=SHORT) as app:
+            session = await app.session()
+            turn = await session.send("work")
+            await asyncio.to_thread(began.wait)
+            assert isinstance(await turn.cancel(), Cancelled)
+            before = await session.read()
+            finish.set()
+            await (await (await app.session()).send("something else", agent="echo")).outcome()
+            assert await session.read() == before
+            with open_store(path) as store:
+                (call,) = store.calls(turn.id, owner="local")
+            assert call.effect == "unknown"
+
+    play(story())
+
+
+def test_an_agent_that_ignores_cancellation_is_abandoned_and_counted(path: Path) -> None:
+    release = asyncio.Event()
+
+    async def deaf(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text("one ")
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async def story() -> None:
+        async with backstay.open(path, agents={"deaf": deaf, "echo": echo}, timing=SHORT) as app:
+            session = await app.session()
+            turn = await session.send("count", agent="deaf")
+            await first_words(turn)
+            assert app.abandoned == 0
+            assert isinstance(await turn.cancel(), Cancelled)
+            assert app.abandoned == 1
+            assert await (await session.send("and you?", agent="echo")).outcome() == Completed()
+            release.set()
+
+    play(story())
+
+
+def test_what_waits_goes_on_after_a_cancellation(path: Path, prompt: bool) -> None:
+    async def story() -> None:
+        gate = Gate()
+        agents = {"slow": stopping_at(gate), "echo": echo}
+        async with backstay.open(path, agents=agents, prompt=prompt) as app:
+            session = await app.session()
+            turn = await session.send("first", agent="slow")
+            waiting = await session.send("second", agent="echo")
+            await first_words(turn)
+            await turn.cancel()
+            assert await waiting.outcome() == Completed()
+            assert [text for _, text in told(await session.messages())] == ["first", "one ", "second", "heard second"]
+
+    play(story())
+
+
+def test_cancelling_again_or_too_late_changes_nothing(path: Path) -> None:
+    async def story() -> None:
+        gate = Gate()
+        async with backstay.open(path, agents={"slow": stopping_at(gate), "quick": echo}) as app:
+            session = await app.session()
+            cancelled = await session.send("first", agent="slow")
+            await first_words(cancelled)
+            outcomes = await asyncio.gather(*(cancelled.cancel() for _ in range(5)))
+            assert len(set(outcomes)) == 1
+            completed = await session.send("second", agent="quick")
+            await completed.outcome()
+            before = await session.read()
+            assert await completed.cancel() == Completed()
+            assert await cancelled.cancel() == outcomes[0]
+            assert await session.read() == before
+
+    play(story())
+
+
+def test_a_turn_that_is_cancelled_as_it_ends_ends_once(path: Path, prompt: bool) -> None:
+    async def story() -> None:
+        async with backstay.open(path, agent=saying("one ", "two"), prompt=prompt) as app:
+            session = await app.session()
+            for number in range(20):
+                turn = await session.send(f"{number}")
+                for _ in range(number):
+                    await asyncio.sleep(0)
+                outcome = await turn.cancel()
+                ends = [event for event in await story_of(turn) if isinstance(event.body, TurnEnded)]
+                assert [end.body.outcome for end in ends if isinstance(end.body, TurnEnded)] == [outcome]
+
+    play(story())
+
+
+def test_the_next_turn_reads_a_cancelled_call_as_one_that_may_have_run(path: Path) -> None:
+    began = asyncio.Event()
+
+    @tool
+    async def pay() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        if turn.input.text == "pay":
+            await turn.call(pay, {})
+        results = [part for message in turn.messages for part in message.parts if isinstance(part, ToolResult)]
+        yield Text(f"{[(result.output, result.error) for result in results]}")
+
+    async def story() -> str:
+        async with backstay.open(path, agent=agent) as app:
+            session = await app.session()
+            turn = await session.send("pay")
+            await began.wait()
+            await turn.cancel()
+            await (await session.send("and?")).outcome()
+            return (await session.messages())[-1].text
+
+    assert play(story()) == f"{[(INTERRUPTED, True)]}"
+
+
+def test_an_agent_that_raises_while_it_is_cancelled_is_still_cancelled(path: Path) -> None:
+    async def clumsy(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text("one ")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ValueError("in the middle of tidying up")
+
+    async def story() -> None:
+        async with backstay.open(path, agent=clumsy) as app:
+            session = await app.session()
+            turn = await session.send("count")
+            await first_words(turn)
+            assert isinstance(await turn.cancel(), Cancelled)
+            assert told(await session.messages())[1:] == [("assistant", "one ")]
+
+    play(story())
+
+
+def test_cancelling_one_turn_leaves_the_others_alone(path: Path) -> None:
+    async def story() -> None:
+        gate = Gate()
+        async with backstay.open(path, agent=stopping_at(gate)) as app:
+            sessions = [await app.session() for _ in range(3)]
+            turns = [await session.send("count") for session in sessions]
+            await asyncio.gather(*(first_words(turn) for turn in turns))
+            assert isinstance(await turns[1].cancel(), Cancelled)
+            gate.open()
+            assert [await turn.outcome() for turn in (turns[0], turns[2])] == [Completed()] * 2
+
+    play(story())

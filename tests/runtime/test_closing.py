@@ -1,0 +1,375 @@
+"""Closing: no new turns; running ones get their grace time and are then interrupted visibly; nothing is left behind."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import backstay
+from backstay import Address, Text, Timing, open_store
+from backstay.agents.blocking import BlockingTurn
+from backstay.agents.port import AgentTurn
+from backstay.agents.tools import tool
+from backstay.errors import StoreUnavailable
+from backstay.model.content import Body
+from backstay.model.event import TurnEnded
+from backstay.model.turn import Cancelled, Completed, Interrupted, Outcome, Turn
+from backstay.runtime.turn import TurnHandle
+from tests.runtime.stage import Gate, echo, first_words, play, stopping_at, until_end
+
+CHAT = Address.chat("telegram", "dm", chat="42")
+NO_GRACE = Timing(grace=0)
+
+
+def read_turn(path: Path, turn: TurnHandle) -> Turn:
+    """The turn as anybody reads it afterwards."""
+    with open_store(path) as store:
+        return store.turn(turn.id, owner="local")
+
+
+def test_a_running_turn_may_end_within_the_grace_time(path: Path) -> None:
+    async def story() -> None:
+        gate = Gate()
+        app = backstay.open(path, agent=stopping_at(gate), timing=Timing(grace=3600))
+        async with app:
+            turn = await (await app.session()).send("hello")
+            await first_words(turn)
+            closing = asyncio.create_task(app.close())
+            await asyncio.sleep(0)
+            gate.open()
+            await closing
+        assert read_turn(path, turn).outcome == Completed()
+
+    play(story())
+
+
+@pytest.mark.parametrize("grace", [0, 0.05])
+def test_after_the_grace_time_a_running_turn_is_interrupted_visibly(path: Path, grace: float, prompt: bool) -> None:
+    async def story() -> None:
+        async with backstay.open(path, agent=stopping_at(Gate()), timing=Timing(grace=grace), prompt=prompt) as app:
+            session = await app.session()
+            turn = await session.send("hello")
+            await first_words(turn)
+        with open_store(path) as store:
+            assert isinstance(store.turn(turn.id, owner="local").outcome, Interrupted)
+            last = store.messages(session.id, owner="local").messages[-1]
+            assert (last.role, last.text, last.partial) == ("assistant", "one ", True)
+            events = store.events_after(session.id, owner="local").events
+            assert isinstance(events[-1].body, TurnEnded)
+
+    play(story())
+
+
+def test_leases_are_released(path: Path) -> None:
+    async def story() -> None:
+        with open_store(path) as other:
+            async with backstay.open(path, agent=stopping_at(Gate()), timing=NO_GRACE, lease_seconds=3600) as app:
+                session = await app.session()
+                await first_words(await session.send("hello"))
+            now = other.session(session.id, owner="local")
+            assert (now.running, now.holder) == (None, None)
+            assert other.submit(session.id, "next", owner="local", start=True).opened is not None
+
+    play(story())
+
+
+@pytest.mark.parametrize("titler", [None, 1])
+def test_no_task_and_no_thread_is_left_alive(path: Path, titler: int | None) -> None:
+    async def name(messages: object) -> str:
+        return "a title"
+
+    @tool
+    def slow() -> str:
+        return "done"
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text(await turn.call(slow, {}))
+        await asyncio.Event().wait()
+
+    async def story() -> None:
+        before = set(threading.enumerate())
+        async with backstay.open(path, agent=agent, timing=NO_GRACE, titler=name if titler else None) as app:
+            for _ in range(5):
+                await first_words(await (await app.session()).send("hello"))
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        # The loop's own pool of threads belongs to the loop.
+        left = [thread for thread in set(threading.enumerate()) - before if not thread.name.startswith("asyncio")]
+        for thread in left:
+            await asyncio.to_thread(thread.join)
+
+    play(story())
+
+
+def test_what_waits_stays_waiting_while_others_use_their_grace(path: Path, prompt: bool) -> None:
+    gates = {"first": Gate(), "second": Gate()}
+    heard: list[str] = []
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        heard.append(turn.input.text)
+        yield Text("one ")
+        await gates[turn.input.text].stop_here()
+
+    async def story() -> None:
+        app = backstay.open(path, agent=agent, timing=Timing(grace=3600, poll=0.001), prompt=prompt)
+        async with app, backstay.open(path, prompt=prompt) as door:
+            one, two = await app.session(), await app.session()
+            first, second = await one.send("first"), await two.send("second")
+            waiting = await one.send("third")
+            await asyncio.gather(gates["first"].reached(), gates["second"].reached())
+            closing = asyncio.create_task(app.close())
+            gates["first"].open()
+            assert await (await door.turn(first.id)).outcome() == Completed()
+            elsewhere = await (await door.session()).send("fourth")
+            for _ in range(10):  # The door's own waking shows that time enough has passed to claim either.
+                await (await door.session()).rename("something happens")
+            gates["second"].open()
+            await closing
+            assert heard == ["first", "second"]
+            assert [read_turn(path, turn).state for turn in (second, waiting, elsewhere)] == [
+                "ended",
+                "waiting",
+                "waiting",
+            ]
+
+    play(story())
+
+
+def test_what_is_sent_while_the_app_closes_is_refused_or_waits_for_the_next(path: Path) -> None:
+    gate = Gate()
+    heard: list[str] = []
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        heard.append(turn.input.text)
+        yield Text("one ")
+        await gate.stop_here()
+
+    async def first_day() -> None:
+        app = backstay.open(path, agent=agent, timing=Timing(grace=3600))
+        async with app:
+            busy, free = await app.session(), await app.session(CHAT)
+            await first_words(await busy.send("first"))
+            closing = asyncio.create_task(app.close())
+            await asyncio.sleep(0)
+            try:
+                await free.send("second")
+            except StoreUnavailable:
+                pass
+            gate.open()
+            await closing
+        assert heard == ["first"]
+
+    async def next_day() -> None:
+        async with backstay.open(path, agent=echo) as app:
+            session = await app.session(CHAT)
+            if (await session.read()).last_event > 2:
+                assert await until_end(session) == [Completed()]
+
+    play(first_day())
+    play(next_day())
+
+
+def test_a_turn_can_be_cancelled_while_the_app_closes(path: Path, prompt: bool) -> None:
+    async def story() -> None:
+        app = backstay.open(path, agent=stopping_at(Gate()), timing=Timing(grace=3600), prompt=prompt)
+        async with app:
+            turn = await (await app.session()).send("hello")
+            await first_words(turn)
+            closing = asyncio.create_task(app.close())
+            await asyncio.sleep(0)
+            with open_store(path) as store:
+                store.cancel(turn.id, owner="local")
+            await closing
+        assert isinstance(read_turn(path, turn).outcome, Cancelled)
+
+    play(story())
+
+
+def test_closing_again_and_by_many_at_once_is_harmless(path: Path) -> None:
+    async def story() -> None:
+        app = backstay.open(path, agent=echo)
+        async with app:
+            await (await (await app.session()).send("hello")).outcome()
+            await asyncio.gather(app.close(), app.close(), app.close())
+            await app.close()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    play(story())
+
+
+def test_closing_by_many_at_once_ends_for_all_when_it_is_done(path: Path) -> None:
+    async def story() -> None:
+        gate = Gate()
+        app = backstay.open(path, agent=stopping_at(gate), timing=Timing(grace=3600))
+        async with app:
+            turn = await (await app.session()).send("hello")
+            await first_words(turn)
+            closings = [asyncio.create_task(app.close()) for _ in range(2)]
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not any(closing.done() for closing in closings)
+            gate.open()
+            await asyncio.gather(*closings)
+
+    play(story())
+
+
+def test_whatever_ends_the_block_closes_the_app(path: Path) -> None:
+    async def fail() -> None:
+        async with backstay.open(path, agent=stopping_at(Gate()), timing=NO_GRACE) as app:
+            turn = await (await app.session()).send("hello")
+            turns.append(turn)
+            await first_words(turn)
+            raise ValueError("in the program")
+
+    async def wait_for_ever() -> None:
+        async with backstay.open(path, agent=stopping_at(Gate()), timing=NO_GRACE) as app:
+            turn = await (await app.session()).send("hello")
+            turns.append(turn)
+            await first_words(turn)
+            running.set()
+            await asyncio.Event().wait()
+
+    turns: list[TurnHandle] = []
+    running = asyncio.Event()
+
+    async def story() -> list[Outcome | None]:
+        with pytest.raises(ValueError, match="in the program"):
+            await fail()
+        stopped = asyncio.create_task(wait_for_ever())
+        await running.wait()
+        stopped.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopped
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        return [read_turn(path, turn).outcome for turn in turns]
+
+    assert [type(outcome) for outcome in play(story())] == [Interrupted, Interrupted]
+
+
+def test_everything_asked_of_a_closed_app_says_that_it_is_closed(path: Path) -> None:
+    async def story() -> None:
+        app = backstay.open(path, agent=echo)
+        async with app:
+            session = await app.session()
+            turn = await session.send("hello")
+            await turn.outcome()
+            message = (await session.messages())[0].id
+        verbs: list[Callable[[], Awaitable[object]]] = [
+            app.session,
+            app.sessions,
+            lambda: app.search("hello"),
+            lambda: session.send("hello"),
+            lambda: session.steer("hello"),
+            lambda: session.rename("a title"),
+            lambda: session.edit(message, "other"),
+            session.retry,
+            session.read,
+            session.messages,
+            session.lineage,
+            session.undo,
+            session.fork,
+            session.delete,
+            lambda: anext(session.follow()),  # type: ignore[arg-type]  # anext takes any async iterator
+            lambda: anext(turn.events()),  # type: ignore[arg-type]  # anext takes any async iterator
+            turn.read,
+            turn.outcome,
+            turn.cancel,
+        ]
+        for verb in verbs:
+            with pytest.raises(StoreUnavailable):
+                await verb()
+
+    play(story())
+
+
+def test_an_app_that_was_not_opened_says_so(path: Path) -> None:
+    async def story() -> None:
+        with pytest.raises(StoreUnavailable, match="async with"):
+            await backstay.open(path).session()
+        assert not path.exists()
+
+    play(story())
+
+
+def test_tools_that_hang_hold_up_neither_other_tools_nor_the_closing(path: Path) -> None:
+    release = threading.Event()
+    hanging = threading.Semaphore(0)
+
+    @tool
+    def hang() -> None:
+        hanging.release()
+        release.wait()
+
+    @tool
+    def quick() -> str:
+        return "done"
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        if turn.input.text == "hang":
+            await asyncio.gather(*(turn.call(hang, {}) for _ in range(40)))
+        yield Text(await turn.call(quick, {}))
+
+    async def story() -> None:
+        async with backstay.open(path, agent=agent, timing=NO_GRACE) as app:
+            await (await app.session()).send("hang")
+            for _ in range(40):
+                await asyncio.to_thread(hanging.acquire)
+            assert await (await (await app.session()).send("be quick")).outcome() == Completed()
+        release.set()
+
+    play(story())
+
+
+def test_a_blocking_agent_that_hangs_does_not_hold_up_the_closing(path: Path) -> None:
+    release = threading.Event()
+
+    def agent(turn: BlockingTurn) -> Iterator[Body]:
+        yield Text("one ")
+        release.wait()
+
+    async def story() -> None:
+        async with backstay.open(path, agent=agent, timing=NO_GRACE) as app:
+            turn = await (await app.session()).send("hello")
+            await first_words(turn)
+        assert isinstance(read_turn(path, turn).outcome, Interrupted)
+        release.set()
+
+    play(story())
+
+
+def test_a_call_that_waits_for_approval_does_not_hold_up_the_closing(path: Path) -> None:
+    @tool(approval=True)
+    def pay() -> None:
+        raise AssertionError("nobody agreed")
+
+    def agent(turn: BlockingTurn) -> Iterator[Body]:
+        yield Text("one ")
+        turn.call(pay, {})
+
+    async def story() -> None:
+        async with backstay.open(path, agent=agent, timing=NO_GRACE) as app:
+            turn = await (await app.session()).send("hello")
+            await first_words(turn)
+        assert isinstance(read_turn(path, turn).outcome, Interrupted)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    play(story())
+
+
+def test_the_next_app_goes_on_at_once_with_what_the_closed_one_left(path: Path, prompt: bool) -> None:
+    async def first_day() -> None:
+        async with backstay.open(path, agent=stopping_at(Gate()), timing=NO_GRACE, lease_seconds=3600) as app:
+            session = await app.session(CHAT)
+            await first_words(await session.send("first"))
+            await session.send("second")
+
+    async def next_day() -> None:
+        async with backstay.open(path, agent=echo, prompt=prompt, lease_seconds=3600) as app:
+            session = await app.session(CHAT)
+            outcomes = await until_end(session, turns=2)
+            assert [type(outcome) for outcome in outcomes] == [Interrupted, Completed]
+
+    play(first_day())
+    play(next_day())

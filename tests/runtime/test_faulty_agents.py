@@ -1,0 +1,582 @@
+"""Faulty agents: however an agent fails, its turn ends with a reason, keeps what was said, and harms nobody else."""
+
+import asyncio
+import re
+import sys
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import backstay
+from backstay import Custom, Text, Thought, Timing, ToolCall, ToolResult, Usage, open_store
+from backstay.agents.adapters import AgentLike
+from backstay.agents.blocking import BlockingTurn
+from backstay.agents.port import AgentTurn
+from backstay.agents.tools import tool
+from backstay.errors import ConfigError
+from backstay.model.content import Body
+from backstay.model.event import START, TextDelta
+from backstay.model.ids import SessionId
+from backstay.model.turn import Cancelled, Completed, Failed, Outcome
+from tests.runtime.stage import echo, first_words, nothing_can_be_written, play, told
+
+SHORT = Timing(grace=0.05)
+
+
+async def outcome_of(path: Path, agent: AgentLike, timing: Timing = SHORT) -> tuple[Outcome, str]:
+    """How a turn of this agent ends and what it leaves; a healthy agent must be able to go on in the session."""
+    async with backstay.open(path, agents={"faulty": agent, "echo": echo}, timing=timing) as app:
+        session = await app.session()
+        outcome = await (await session.send("hello", agent="faulty")).outcome()
+        words = "".join(message.text for message in await session.messages() if message.role == "assistant")
+        assert await (await session.send("are you well?", agent="echo")).outcome() == Completed()
+        return outcome, words
+
+
+class Unspeakable(Exception):
+    """An exception that cannot even say what it is."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+def raise_it(error: BaseException) -> None:
+    raise error
+
+
+def cancel_itself() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
+# --- agents that raise ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (lambda: raise_it(ValueError("no more words")), "ValueError: no more words"),
+        (lambda: raise_it(KeyError("tea")), "KeyError: 'tea'"),
+        (lambda: raise_it(ValueError("half a pair \ud800")), ""),
+        (lambda: raise_it(Unspeakable()), "Unspeakable"),
+        (lambda: raise_it(BaseException("rude")), "BaseException: rude"),
+        (lambda: raise_it(ExceptionGroup("two at once", [ValueError("a"), KeyError("b")])), "two at once"),
+        (lambda: raise_it(StopAsyncIteration()), "StopAsyncIteration"),
+        (lambda: raise_it(ValueError("x" * 100_000)), "ValueError: xxx"),
+        (lambda: sys.exit(3), "SystemExit"),
+    ],
+    ids=["an error", "a lookup", "unwritable", "unspeakable", "base", "group", "stop", "long", "exit"],
+)
+def test_whatever_an_agent_raises_fails_its_turn_with_a_reason(
+    path: Path, fault: Callable[[], None], reason: str
+) -> None:
+    async def faulty(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text("half an ans")
+        fault()
+
+    outcome, words = play(outcome_of(path, faulty))
+
+    assert isinstance(outcome, Failed)
+    assert reason in outcome.reason
+    assert words == "half an ans"
+
+
+def test_an_agent_that_cancels_itself_has_failed(path: Path) -> None:
+    async def faulty(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text("half an ans")
+        cancel_itself()
+        await asyncio.Event().wait()
+
+    assert play(outcome_of(path, faulty)) == (Failed("the agent cancelled itself"), "half an ans")
+
+
+class Unbuildable:
+    """An agent that cannot be made."""
+
+    def __init__(self) -> None:
+        raise ValueError("no API key")
+
+    def stream(self, turn: AgentTurn) -> AsyncIterator[Body]:
+        return echo(turn)
+
+    async def aclose(self) -> None:
+        pass
+
+
+class Unclosable:
+    """A class that looks like an agent and is none."""
+
+    def stream(self, turn: AgentTurn) -> AsyncIterator[Body]:
+        return echo(turn)
+
+
+class Instant:
+    """An agent whose stream is no stream."""
+
+    async def stream(self, turn: AgentTurn) -> str:
+        return "hello"
+
+    async def aclose(self) -> None:
+        pass
+
+
+class Mute:
+    """An agent that hands over nothing at all."""
+
+    def stream(self, turn: AgentTurn) -> None:
+        return None
+
+    async def aclose(self) -> None:
+        pass
+
+
+def test_an_agent_that_cannot_be_made_fails_its_turn(path: Path) -> None:
+    assert play(outcome_of(path, Unbuildable)) == (Failed("ValueError: no API key"), "")
+
+
+@pytest.mark.parametrize("agent", [Unclosable, Instant, Mute])
+def test_what_is_no_agent_fails_its_turn_with_a_sentence(path: Path, agent: Any) -> None:
+    outcome, words = play(outcome_of(path, agent))
+
+    assert isinstance(outcome, Failed)
+    assert words == ""
+    assert re.search("is no agent|no async iterator", outcome.reason)
+
+
+@pytest.mark.parametrize("agent", [lambda turn: "hello", "hello", object(), Instant().stream])
+def test_what_can_never_be_an_agent_is_refused_before_the_app_opens(path: Path, agent: Any) -> None:
+    with pytest.raises(ConfigError, match="is no agent"):
+        backstay.open(path, agent=agent)
+
+
+def test_an_agent_that_says_nothing_has_completed_and_that_is_said(path: Path) -> None:
+    async def silent(turn: AgentTurn) -> AsyncIterator[Body]:
+        return
+        yield
+
+    async def empty(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text("")
+
+    nothing = (Completed("the agent said nothing"), "")
+    assert play(outcome_of(path.with_name("silent.db"), silent)) == nothing
+    assert play(outcome_of(path.with_name("empty.db"), empty)) == nothing
+
+
+# --- agents that talk nonsense ----------------------------------------------------------------------------------------
+
+
+def nested(levels: int) -> Any:
+    """An empty list in a list in a list."""
+    return [nested(levels - 1)] if levels else []
+
+
+NONSENSE: dict[str, Any] = {
+    "a string": "hello",
+    "bytes": b"hello",
+    "nothing": None,
+    "a number": 5,
+    "a list": [Text("hello")],
+    "an exception": ValueError("hello"),
+    "a class": Text,
+    "half a pair": Text("\ud800"),
+    "half a thought": Thought("\udfff"),
+    "text of a number": Text(5),  # type: ignore[arg-type]  # the nonsense under test
+    "text of bytes": Text(b"hello"),  # type: ignore[arg-type]  # the nonsense under test
+    "text of nothing": Text(None),  # type: ignore[arg-type]  # the nonsense under test
+    "a huge text": Text("x" * (1 << 21)),
+    "a huge thought": Thought("x" * (1 << 21)),
+    "an object inside": Custom("x", object()),
+    "no number": Custom("x", float("nan")),
+    "a huge number": Custom("x", 1 << 80),
+    "keys of numbers": Custom("x", {1: 2}),
+    "a set": ToolCall("c1", "x", {"a": {1, 2}}),
+    "bytes inside": Custom("x", {"a": b"b"}),
+    "deep nesting": Custom("x", nested(100)),
+    "a result without a call": ToolResult("c9", "hello"),
+    "a call without a name": ToolCall("c1", ""),
+    "a call without an id": ToolCall("", "x"),
+    "a call of a number": ToolCall(5, "x"),  # type: ignore[arg-type]  # the nonsense under test
+    "a cost in words": Usage(cost="much"),  # type: ignore[arg-type]  # the nonsense under test
+}
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
+def test_nonsense_fails_the_turn_with_a_reason_and_keeps_the_words_before_it(path: Path, nonsense: Any) -> None:
+    async def faulty(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text("one ")
+        await turn.steering()
+        yield Text("two ")
+        yield nonsense
+
+    outcome, words = play(outcome_of(path, faulty, Timing(flush=3600, grace=0.05)))
+
+    assert isinstance(outcome, Failed)
+    assert words == "one two "
+    assert outcome.reason
+    assert not outcome.reason.startswith(("TypeError", "AttributeError", "OverflowError", "UnicodeEncodeError"))
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
+def test_nonsense_ends_the_answer_also_when_the_agent_would_go_on(path: Path, nonsense: Any) -> None:
+    async def faulty(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text("one ")
+        yield nonsense
+        await asyncio.Event().wait()
+
+    outcome, words = play(outcome_of(path, faulty))
+
+    assert (type(outcome), words) == (Failed, "one ")
+
+
+@pytest.mark.parametrize(
+    "bodies",
+    [
+        [ToolCall("c1", "x"), ToolCall("c1", "x")],
+        [ToolCall("c1", "x"), ToolResult("c1", 1), ToolResult("c1", 2)],
+    ],
+    ids=["two calls of one id", "two results of one call"],
+)
+def test_calls_and_results_that_do_not_pair_fail_the_turn(path: Path, bodies: list[Body]) -> None:
+    async def faulty(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text("one ")
+        for body in bodies:
+            yield body
+
+    outcome, words = play(outcome_of(path, faulty))
+
+    assert (type(outcome), words) == (Failed, "one ")
+
+
+def test_an_agent_that_survives_the_refusal_of_its_own_call_goes_on(path: Path) -> None:
+    @tool
+    def show(thing: object) -> None:
+        raise AssertionError("it must not run")
+
+    async def careful(turn: AgentTurn) -> AsyncIterator[Body]:
+        try:
+            await turn.call(show, {"thing": object()})
+        except backstay.BackstayError:
+            yield Text("it cannot be shown")
+
+    assert play(outcome_of(path, careful)) == (Completed(), "it cannot be shown")
+
+
+def test_giving_up_waiting_for_the_store_does_not_break_the_turn(path: Path) -> None:
+    async def impatient(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text("one ")
+        asking = asyncio.create_task(turn.steering())
+        await asyncio.sleep(0)
+        asking.cancel()
+        yield ToolResult("c9", "which nobody asked for")
+        asking = asyncio.create_task(turn.steering())
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.Event().wait()
+
+    outcome, words = play(outcome_of(path, impatient))
+
+    assert (type(outcome), words) == (Failed, "one ")
+
+
+# --- agents that hang -------------------------------------------------------------------------------------------------
+
+
+async def hanging(turn: AgentTurn) -> AsyncIterator[Body]:
+    yield Text("half an ans")
+    await asyncio.Event().wait()
+
+
+async def babbling(turn: AgentTurn) -> AsyncIterator[Body]:
+    while True:
+        yield Text("bla")
+        await asyncio.sleep(0)
+
+
+async def stuck_before_the_first_word(turn: AgentTurn) -> AsyncIterator[Body]:
+    await asyncio.Event().wait()
+    yield Text("never")
+
+
+def test_an_agent_that_is_silent_for_too_long_has_failed(path: Path) -> None:
+    outcome, words = play(outcome_of(path, hanging, Timing(step=0.05, grace=0.05)))
+
+    assert (outcome, words) == (Failed("the agent said nothing for 0.05 s"), "half an ans")
+
+
+def test_an_agent_that_never_begins_has_failed(path: Path) -> None:
+    outcome, words = play(outcome_of(path, stuck_before_the_first_word, Timing(step=0.05, grace=0.05)))
+
+    assert (outcome, words) == (Failed("the agent said nothing for 0.05 s"), "")
+
+
+@pytest.mark.parametrize("agent", [hanging, babbling])
+def test_an_agent_that_takes_too_long_has_failed_however_much_it_says(path: Path, agent: AgentLike) -> None:
+    outcome, words = play(outcome_of(path, agent, Timing(turn=0.1, grace=0.05)))
+
+    assert outcome == Failed("the agent took longer than 0.1 s")
+    assert words
+
+
+def test_a_step_ends_with_every_word(path: Path) -> None:
+    async def story() -> tuple[Outcome, str]:
+        steps = Timing(step=2.0, turn=None, grace=0.05)
+
+        async def steady(turn: AgentTurn) -> AsyncIterator[Body]:
+            for _ in range(200):
+                yield Text("x")
+                await turn.steering()
+
+        return await outcome_of(path, steady, steps)
+
+    assert play(story()) == (Completed(), "x" * 200)
+
+
+# --- agents that say more than the disk can take ----------------------------------------------------------------------
+
+
+def stored_letters(path: Path, session: SessionId) -> int:
+    """How much of what was said anybody else could read now."""
+    with open_store(path) as store:
+        events = store.events_after(session, START, owner="local", limit=1_000).events
+    return sum(len(event.body.text) for event in events if isinstance(event.body, TextDelta))
+
+
+async def at_rest(count: Callable[[], int]) -> int:
+    """The count, once it no longer changes however often others get their turn."""
+    before = -1
+    while before != count():
+        before = count()
+        for _ in range(50):
+            await asyncio.sleep(0)
+    return before
+
+
+def test_an_agent_is_never_further_ahead_of_the_disk_than_the_buffer_allows(path: Path) -> None:
+    said = 0
+
+    async def flooding(turn: AgentTurn) -> AsyncIterator[Body]:
+        nonlocal said
+        for _ in range(5_000):
+            said += 100
+            yield Text("x" * 100)
+
+    async def story() -> None:
+        timing = Timing(buffer_bytes=10_000, flush_bytes=1_000)
+        async with backstay.open(path, agent=flooding, timing=timing) as app:
+            session = await app.session()
+            with nothing_can_be_written(path):
+                sending = asyncio.create_task(session.send("talk"))
+                await at_rest(lambda: said)
+                assert said == 0  # An input that is not stored is not answered either.
+            turn = await sending
+            await first_words(turn)
+            with nothing_can_be_written(path):
+                ahead = await at_rest(lambda: said)
+                # What is on its way to the disk, what is gathered meanwhile, and the words it is in the middle of.
+                assert ahead - stored_letters(path, session.id) <= 2 * 10_000 + 2 * 100
+            assert await turn.outcome() == Completed()
+            assert (await session.messages())[-1].text == "x" * 500_000
+
+    play(story())
+
+
+def test_words_that_pile_up_behind_a_slow_disk_are_stored_like_any_others(path: Path) -> None:
+    begin = asyncio.Event()
+    word = "😀" * 64
+    said = 0
+
+    async def flooding(turn: AgentTurn) -> AsyncIterator[Body]:
+        nonlocal said
+        yield Text(word)
+        await begin.wait()
+        for _ in range(8_000):
+            said += 1
+            yield Text(word)
+
+    async def story() -> None:
+        async with backstay.open(path, agent=flooding) as app:
+            session = await app.session()
+            turn = await session.send("smile")
+            await first_words(turn)
+            with nothing_can_be_written(path):
+                begin.set()
+                await at_rest(lambda: said)
+            assert await turn.outcome() == Completed()
+            assert (await session.messages())[-1].text == word * 8_001
+
+    play(story())
+
+
+# --- agents on threads ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
+def test_nonsense_from_a_thread_is_nonsense_too(path: Path, nonsense: Any) -> None:
+    def faulty(turn: BlockingTurn) -> Iterator[Body]:
+        yield Text("one ")
+        turn.steering()
+        yield Text("two ")
+        yield nonsense
+
+    outcome, words = play(outcome_of(path, faulty))
+
+    assert (type(outcome), words) == (Failed, "one two ")
+
+
+@pytest.mark.parametrize("error", [ValueError("no more words"), KeyError("tea"), SystemExit(3), Unspeakable()], ids=repr)
+def test_whatever_is_raised_on_a_thread_fails_the_turn_with_a_reason(path: Path, error: BaseException) -> None:
+    def faulty(turn: BlockingTurn) -> Iterator[Body]:
+        yield Text("half an ans")
+        raise error
+
+    outcome, words = play(outcome_of(path, faulty))
+
+    assert isinstance(outcome, Failed)
+    assert type(error).__name__ in outcome.reason
+    assert words == "half an ans"
+
+
+def test_a_thread_that_never_ends_is_fenced_abandoned_and_counted(path: Path) -> None:
+    release = threading.Event()
+    ended = threading.Event()
+
+    def deaf(turn: BlockingTurn) -> Iterator[Body]:
+        try:
+            yield Text("one ")
+            release.wait()
+            yield Text("two")
+        finally:
+            ended.set()
+
+    async def story() -> None:
+        async with backstay.open(path, agents={"deaf": deaf, "echo": echo}, timing=SHORT) as app:
+            session = await app.session()
+            turn = await session.send("count", agent="deaf")
+            await first_words(turn)
+            assert isinstance(await turn.cancel(), Cancelled)
+            assert app.abandoned == 1
+            assert await (await session.send("and you?", agent="echo")).outcome() == Completed()
+            release.set()
+            await asyncio.to_thread(ended.wait)
+            assert told(await session.messages())[1] == ("assistant", "one ")
+
+    play(story())
+
+
+def test_a_thread_that_ends_when_it_is_told_is_not_counted(path: Path) -> None:
+    ended = threading.Event()
+
+    def endless(turn: BlockingTurn) -> Iterator[Body]:
+        try:
+            while True:
+                yield Text("x")
+        finally:
+            ended.set()
+
+    async def story() -> None:
+        async with backstay.open(path, agent=endless) as app:
+            turn = await (await app.session()).send("count")
+            await first_words(turn)
+            assert isinstance(await turn.cancel(), Cancelled)
+            await asyncio.to_thread(ended.wait)
+            assert app.abandoned == 0
+
+    play(story())
+
+
+def test_a_thread_does_not_run_ahead_of_the_disk(path: Path) -> None:
+    said = 0
+
+    def flooding(turn: BlockingTurn) -> Iterator[Body]:
+        nonlocal said
+        for _ in range(300):
+            said += 100
+            yield Text("x" * 100)
+
+    async def story() -> None:
+        async with backstay.open(path, agent=flooding, timing=Timing(buffer_bytes=1_000)) as app:
+            session = await app.session()
+            turn = await session.send("talk")
+            await first_words(turn)
+            with nothing_can_be_written(path):
+                ahead = await at_rest(lambda: said)
+                # As above, and the words that are handed from the thread to the loop.
+                assert ahead - stored_letters(path, session.id) <= 2 * 1_000 + 4 * 100
+            assert await turn.outcome() == Completed()
+            assert (await session.messages())[-1].text == "x" * 30_000
+
+    play(story())
+
+
+# --- agents that hold something ---------------------------------------------------------------------------------------
+
+
+class Holding:
+    """An agent that must be closed; the list tells when it was."""
+
+    closed: list[str]
+
+    def __init__(self) -> None:
+        self.closed = CLOSED
+
+    async def stream(self, turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text("one ")
+        if turn.input.text == "raise":
+            raise ValueError("no more words")
+        if turn.input.text == "hang":
+            await asyncio.Event().wait()
+
+    async def aclose(self) -> None:
+        self.closed.append("closed")
+
+
+CLOSED: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_closed_yet() -> None:
+    CLOSED.clear()
+
+
+@pytest.mark.parametrize("how", ["speak", "raise", "hang"])
+def test_an_agent_made_for_a_turn_is_closed_after_it_however_it_ended(path: Path, how: str) -> None:
+    async def story() -> None:
+        async with backstay.open(path, agent=Holding) as app:
+            turn = await (await app.session()).send(how)
+            await first_words(turn)
+            await (turn.cancel() if how == "hang" else turn.outcome())
+        assert CLOSED == ["closed"]
+
+    play(story())
+
+
+def test_an_agent_that_serves_every_turn_is_closed_with_the_app(path: Path) -> None:
+    async def story() -> None:
+        async with backstay.open(path, agent=Holding()) as app:
+            session = await app.session()
+            for _ in range(3):
+                await (await session.send("speak")).outcome()
+            assert CLOSED == []
+        assert CLOSED == ["closed"]
+
+    play(story())
+
+
+def test_one_faulty_agent_does_not_disturb_the_turns_of_others(path: Path) -> None:
+    async def faulty(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text("one ")
+        raise ValueError("no more words")
+
+    async def ask(app: backstay.App, agent: str) -> Outcome:
+        return await (await (await app.session()).send("hello", agent=agent)).outcome()
+
+    async def story() -> list[Outcome]:
+        async with backstay.open(path, agents={"faulty": faulty, "echo": echo}) as app:
+            asked: list[Awaitable[Outcome]] = [ask(app, "faulty" if number % 2 else "echo") for number in range(10)]
+            return list(await asyncio.gather(*asked))
+
+    assert play(story()) == [Completed(), Failed("ValueError: no more words")] * 5

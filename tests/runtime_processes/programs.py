@@ -1,0 +1,101 @@
+"""What the child processes run: an app on the test's store, with the in-process wake-up turned off."""
+
+import asyncio
+import logging
+import signal
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import backstay
+from backstay import Address, App, Timing
+from backstay.runtime.app import OnInterrupt
+from tests.runtime_processes.line import Line
+from tests.runtime_processes.puppet import Puppet
+from tests.runtime_processes.shared_clock import SharedClock
+
+CHAT = Address.chat("telegram", "dm", chat="42")
+# Nothing may depend on a lease running out.
+LONG = 3600.0
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """How a child opens its app."""
+
+    lease_seconds: float = LONG
+    timing: Timing = Timing()
+    on_interrupt: OnInterrupt = "leave"
+    idempotent: bool = False
+    payments: Path | None = None
+    clock: Path | None = None
+
+
+PLAIN = Setting()
+
+
+def work(pipe: "Connection[Any, Any]", path: Path, setting: Setting = PLAIN) -> None:
+    """Serve the puppet as the default agent until SIGTERM; obey orders to `app`."""
+    asyncio.run(_work(Line(pipe), path, setting))
+
+
+async def _work(line: Line, path: Path, setting: Setting) -> None:
+    line.listen()
+    report_trouble(line)
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    async with backstay.open(
+        path,
+        agent=Puppet(line, payments=setting.payments, idempotent=setting.idempotent),
+        prompt=False,
+        lease_seconds=setting.lease_seconds,
+        timing=setting.timing,
+        on_interrupt=setting.on_interrupt,
+        clock=None if setting.clock is None else SharedClock(setting.clock),
+    ) as app:
+        line.say("open")
+        obeying = asyncio.create_task(_obey(app, line))
+        await stop.wait()
+        obeying.cancel()
+        line.say("closing")
+    line.say("closed")
+
+
+def report_trouble(line: Line) -> None:
+    """Let the test hear of errors that nobody caught, and of those that an operator would be woken for."""
+
+    class Operator(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            line.say("trouble", self.format(record))
+
+    logging.getLogger().addHandler(Operator(logging.ERROR))
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: line.say("trouble", str(context)))
+
+
+async def _obey(app: App, line: Line) -> None:
+    """Send what the test wants sent; report the story of the chat as this process sees it."""
+    reporting = asyncio.create_task(_report(app, line))
+    try:
+        while True:
+            match await line.order("app"):
+                case ("send", str(text)):
+                    session = await app.session(CHAT)
+                    await session.send(text, request_id=text)
+                    line.say("sent", text)
+                case ("steer", str(text)):
+                    session = await app.session(CHAT)
+                    await session.steer(text, request_id=text)
+                    line.say("sent", text)
+                case other:
+                    raise ValueError(f"{other} is no order")
+    finally:
+        reporting.cancel()
+
+
+async def _report(app: App, line: Line) -> None:
+    """Say of every event of the chat that it was seen: then it is stored."""
+    await line.order("report")
+    session = await app.session(CHAT)
+    async for event in session.follow():
+        line.say("stored", str(event.body.__struct_config__.tag), event.number)

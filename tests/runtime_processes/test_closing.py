@@ -1,0 +1,164 @@
+"""SIGTERM: no new turns, time for what runs to end, then a visible interruption; the process ends and holds nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from backstay import Address, Timing, open_store
+from backstay.model.event import TurnEnded
+from backstay.model.turn import Cancelled, Completed, Interrupted
+from tests.runtime_processes.child import Child
+from tests.runtime_processes.programs import CHAT, LONG, Setting, work
+from tests.runtime_processes.stage import ME, busy, host, play, said, seen
+
+ELSEWHERE = Address.chat("telegram", "dm", chat="elsewhere")
+AT_ONCE = Timing(grace=0.0)
+PATIENT = Timing(grace=LONG)
+
+
+def test_a_turn_that_ends_within_its_grace_time_is_completed(desk: Path) -> None:
+    async def story() -> list[tuple[str, str]]:
+        async with busy(desk / "chat.db", Setting(timing=PATIENT)) as stage:
+            stage.other.terminate()
+            await stage.other.heard("closing")
+            stage.other.order("first", "say", "bye")
+            stage.other.order("first", "end")
+            assert await stage.turn.outcome() == Completed()
+            stage.other.ends_well()
+            return await said(stage.session)
+
+    assert play(story()) == [("user", "first"), ("assistant", "one bye")]
+
+
+def test_a_turn_that_does_not_end_in_time_is_interrupted_visibly_and_keeps_its_words(desk: Path) -> None:
+    async def story() -> tuple[object, list[tuple[str, str]]]:
+        async with busy(desk / "chat.db", Setting(timing=AT_ONCE)) as stage:
+            stage.other.terminate()
+            stage.other.ends_well()
+            return await stage.turn.outcome(), await said(stage.session)
+
+    outcome, messages = play(story())
+
+    assert outcome == Interrupted("the program was closed")
+    assert messages == [("user", "first"), ("assistant", "one …")]
+
+
+def test_a_process_that_has_ended_holds_nothing(desk: Path) -> None:
+    async def story() -> None:
+        async with busy(desk / "chat.db", Setting(timing=AT_ONCE)) as stage:
+            stage.other.terminate()
+            stage.other.ends_well()
+
+    play(story())
+
+    with open_store(desk / "chat.db", lease_seconds=LONG) as store:
+        (session,) = store.list(owner=ME).sessions
+        assert (session.running, session.holder) == (None, None)
+        assert store.about().workers == 0
+        assert store.reap() == ()
+
+
+def test_a_turn_that_waits_is_not_begun_by_a_process_that_closes_but_by_the_next(desk: Path) -> None:
+    async def story() -> None:
+        async with busy(desk / "chat.db", Setting(timing=AT_ONCE)) as stage:
+            second = await stage.session.send("second")
+            stage.other.terminate()
+            stage.other.ends_well()
+            assert (await second.read()).state == "waiting"
+            assert not [words for words in stage.other.everything() if words[:2] == ("speaking", "second")]
+            with Child(work, desk / "chat.db") as successor:
+                await successor.heard("speaking", "second")
+                successor.order("second", "end")
+                await second.outcome()
+
+    play(story())
+
+
+def test_a_process_that_closes_takes_no_turn_while_it_waits_for_its_last(desk: Path) -> None:
+    async def story() -> None:
+        async with busy(desk / "chat.db", Setting(timing=PATIENT)) as stage:
+            stage.other.terminate()
+            await stage.other.heard("closing")
+            elsewhere = await (await stage.app.session(ELSEWHERE)).send("hello")
+            stage.other.order("first", "call", "look", {"at": "clock"})
+            stage.other.order("look", "return")
+            await stage.other.heard("first", "did", "call")
+            assert (await elsewhere.read()).state == "waiting"
+            stage.other.order("first", "end")
+            stage.other.ends_well()
+            assert await stage.turn.outcome() == Completed()
+            assert (await elsewhere.read()).state == "waiting"
+
+    play(story())
+
+
+def test_a_turn_can_still_be_cancelled_while_its_process_closes(desk: Path) -> None:
+    async def story() -> object:
+        async with busy(desk / "chat.db", Setting(timing=PATIENT)) as stage:
+            stage.other.order("first", "think", "…")
+            stage.other.terminate()
+            await stage.other.heard("closing")
+            outcome = await stage.turn.cancel()
+            stage.other.ends_well()
+            return outcome
+
+    assert isinstance(play(story()), Cancelled)
+
+
+def test_a_tool_whose_thread_is_stuck_does_not_keep_the_process_alive(desk: Path) -> None:
+    async def story() -> TurnEnded:
+        async with busy(desk / "chat.db", Setting(timing=AT_ONCE)) as stage:
+            stage.other.order("first", "call", "stick", {})
+            await stage.other.heard("inside", "stick")
+            stage.other.terminate()
+            stage.other.ends_well()
+            last = (await seen(stage.turn, TurnEnded))[-1].body
+            assert isinstance(last, TurnEnded)
+            return last
+
+    ended = play(story())
+
+    assert isinstance(ended.outcome, Interrupted)
+    assert ended.may_have_run == ("ledger-1",)
+
+
+@pytest.mark.parametrize("sessions", [5])
+def test_all_turns_of_a_process_end_when_it_closes(desk: Path, sessions: int) -> None:
+    async def story() -> list[object]:
+        with Child(work, desk / "chat.db", Setting(timing=AT_ONCE)) as child:
+            async with host(desk / "chat.db") as app:
+                turns = []
+                for number in range(sessions):
+                    session = await app.session(Address.chat("telegram", "dm", chat=f"{number}"))
+                    turns.append(await session.send(f"hello {number}"))
+                    await child.heard("speaking", f"hello {number}")
+                child.terminate()
+                child.ends_well()
+                return [await turn.outcome() for turn in turns]
+
+    assert play(story()) == [Interrupted("the program was closed")] * sessions
+
+
+def test_a_process_with_nothing_to_do_ends_at_once(desk: Path) -> None:
+    with Child(work, desk / "chat.db") as child:
+        child.hear("open")
+        child.terminate()
+        child.ends_well()
+
+
+def test_what_a_closing_process_interrupted_is_gone_on_with_by_one_that_resumes(desk: Path) -> None:
+    async def story() -> list[tuple[str, str]]:
+        async with busy(desk / "chat.db", Setting(timing=AT_ONCE)) as stage:
+            stage.other.terminate()
+            stage.other.ends_well()
+        with Child(work, desk / "chat.db", Setting(on_interrupt="resume")) as heir:
+            await heir.heard("speaking", "first")
+            heir.order("first", "say", "and two")
+            heir.order("first", "end")
+            await heir.heard("first", "did", "say")
+            heir.terminate()
+            heir.ends_well()
+        async with host(desk / "chat.db") as app:
+            return await said(await app.session(CHAT))
+
+    assert play(story()) == [("user", "first"), ("assistant", "one …"), ("assistant", "and two")]

@@ -1,0 +1,139 @@
+"""A process is killed at any change of its files while turns run: what anybody saw is there, and nothing twice."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import backstay
+from backstay import Address, App, Text, Thought, Timing
+from backstay.agents.port import AgentTurn
+from backstay.agents.tools import Tool
+from backstay.model.content import Body
+from backstay.model.event import Event, TextDelta, TurnEnded
+from backstay.model.turn import Completed, Interrupted, Outcome
+from backstay.runtime.session import SessionHandle
+from tests.crash.audit import audit
+from tests.crash.processes import Crew, die
+from tests.runtime_processes.child import Child
+from tests.runtime_processes.line import Line, Words
+from tests.runtime_processes.mortal import MortalDisk
+from tests.runtime_processes.programs import LONG
+from tests.runtime_processes.stage import echo, listening, play
+
+NEVER = 1 << 40
+TEXTS = ("first", "second", "third")
+ROOMS = [Address.chat("matrix", "group", chat=room) for room in ("kitchen", "garden")]
+
+
+def test_a_process_killed_at_any_change_of_its_files_leaves_all_that_was_seen_and_nothing_twice(
+    desk: Path, auditor: Crew, rounds: int
+) -> None:
+    (changes,) = [words[1] for words in _live(desk / "counted" / "chat.db", NEVER) if words[0] == "changes"]
+    deaths = 4 * rounds
+
+    for number in range(1, changes, max(1, changes // deaths)):
+        path = desk / f"{number}" / "chat.db"
+        heard = _live(path, number)
+
+        play(_tell(path, heard))
+        assert auditor.all(audit, path) == [[]], f"killed at change {number}"
+
+
+# --- a life ---------------------------------------------------------------------------------------------------------
+
+
+def _live(path: Path, number: int) -> list[Words]:
+    """All that the process said before it died."""
+    path.parent.mkdir()
+    with Child(live_and_die, path, number) as child:
+        return child.everything()
+
+
+def live_and_die(pipe: "Connection[Any, Any]", path: Path, number: int) -> None:
+    """Have conversations in two rooms at once, and report all that is seen; as far as the n-th change of a file."""
+    disk = MortalDisk(number, die)
+    asyncio.run(_live_and_report(Line(pipe), path))
+    pipe.send(("changes", disk.changes))
+
+
+async def _live_and_report(line: Line, path: Path) -> None:
+    async with backstay.open(path, agent=talker, prompt=False, lease_seconds=LONG, timing=Timing(flush=0.002)) as app:
+        await asyncio.gather(*(_converse(app, room, line) for room in ROOMS))
+
+
+async def _converse(app: App, room: Address, line: Line) -> None:
+    session = await app.session(room)
+    following = asyncio.create_task(_report(session, room, line))
+    turns = []
+    for text in TEXTS:
+        turns.append(await session.send(text, request_id=text))
+        line.say("sent", room.spelling, text)
+    for turn in turns:
+        await turn.outcome()
+    following.cancel()
+
+
+async def _report(session: SessionHandle, room: Address, line: Line) -> None:
+    async for event in session.follow():
+        line.say("seen", room.spelling, event.number, _gist(event))
+
+
+async def talker(turn: AgentTurn) -> AsyncIterator[Body]:
+    """Says a few things at the pace of the disk, with a tool in between."""
+    yield Text("let me ")
+    yield Thought("hm")
+    yield Text(await turn.call(LOOK, {"at": turn.input.text}))
+    await turn.steering()
+    yield Text("! " * 3000)
+
+
+def look(at: str) -> str:
+    """Look at something."""
+    return f"looked at {at}"
+
+
+LOOK = Tool(name="look", function=look)
+
+
+# --- what is left ---------------------------------------------------------------------------------------------------
+
+
+async def _tell(path: Path, heard: list[Words]) -> None:
+    """Everything that was seen is still there; everything that was accepted ends once and is in the window once."""
+    async with backstay.open(path, agent=echo, prompt=False, lease_seconds=LONG) as app:
+        for room in ROOMS:
+            session = await app.session(room)
+            turns = [await session.send(text, request_id=text) for text in TEXTS]
+            accepted = {words[2] for words in heard if words[:2] == ("sent", room.spelling)}
+            assert accepted <= {text for text, turn in zip(TEXTS, turns, strict=True) if turn.repeated}
+            outcomes = [await turn.outcome() for turn in turns]
+            _check_outcomes(outcomes)
+            story = await _story(session)
+            _check_story(story, {words[2]: words[3] for words in heard if words[:2] == ("seen", room.spelling)})
+            asked = [message.text for message in await session.messages() if message.role == "user"]
+            assert asked == list(TEXTS)
+
+
+def _check_outcomes(outcomes: list[Outcome]) -> None:
+    assert {type(outcome) for outcome in outcomes} <= {Completed, Interrupted}
+    assert sum(isinstance(outcome, Interrupted) for outcome in outcomes) <= 1, "at most one turn ran in this room"
+
+
+def _check_story(story: list[Event], seen: dict[int, str]) -> None:
+    told = {event.number: _gist(event) for event in story}
+    assert seen.items() <= told.items()
+    assert list(told) == list(range(1, len(story) + 1))
+    ended = [event.turn for event in story if isinstance(event.body, TurnEnded)]
+    assert len(ended) == len(set(ended)) == len(TEXTS)
+
+
+async def _story(session: SessionHandle) -> list[Event]:
+    last = (await session.read()).last_event
+    async with listening(session.follow()) as story:
+        return [await anext(story) for _ in range(last)]
+
+
+def _gist(event: Event) -> str:
+    return event.body.text if isinstance(event.body, TextDelta) else type(event.body).__name__

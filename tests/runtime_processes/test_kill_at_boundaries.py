@@ -1,0 +1,342 @@
+"""A process is killed while its agent speaks: whoever looks first finds the turn ended once, with all it had stored."""
+
+import math
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import backstay
+from backstay import App, Text, Thought, Timing, ToolCall, ToolResult, open_store
+from backstay.model.content import Part
+from backstay.model.event import Event, TurnEnded
+from backstay.model.message import Message
+from backstay.model.session import Session
+from backstay.model.turn import Cancelled, Completed, Interrupted
+from backstay.runtime.session import SessionHandle
+from backstay.runtime.turn import TurnHandle
+from tests.crash.audit import audit
+from tests.crash.processes import Crew
+from tests.runtime_processes.child import Child
+from tests.runtime_processes.line import Words
+from tests.runtime_processes.programs import CHAT, LONG, Setting, work
+from tests.runtime_processes.stage import ME, echo, host, listening, play
+
+# --- where the process dies -----------------------------------------------------------------------------------------
+
+
+class Step(NamedTuple):
+    """An order to the child, and the report that tells that it was carried out and stored."""
+
+    order: Words
+    report: Words
+
+
+Entry = tuple[str, tuple[Part, ...], bool]
+
+
+class Boundary(NamedTuple):
+    """How far the turn had got: what was done, what must be there afterwards, and which calls may have run."""
+
+    steps: tuple[Step, ...]
+    entries: tuple[Entry, ...]
+    may_have_run: tuple[str, ...] = ()
+    timing: Timing = Timing(flush=0.0)
+
+
+CALL, AGAIN = ToolCall("ledger-1", "look", {"at": "sky"}), ToolCall("ledger-2", "look", {"at": "sea"})
+RESULT = ToolResult("ledger-1", "looked at sky")
+
+SPEAK = Step(("first", "say", "let me "), ("stored", "text_delta"))
+THINK = Step(("first", "think", "hm"), ("stored", "thought_delta"))
+INTEND = Step(("first", "call", "look", {"at": "sky"}), ("inside", "look"))
+RETURN = Step(("look", "return"), ("stored", "tool_returned"))
+STEER = Step(("app", "steer", "left!"), ("sent", "left!"))
+TAKE = Step(("first", "steering"), ("stored", "steering_taken"))
+GO_ON = Step(("first", "say", "see"), ("stored", "text_delta"))
+INTEND_AGAIN = Step(("first", "call", "look", {"at": "sea"}), ("inside", "look"))
+# Said, and still in the buffer of a child that writes later words an hour late.
+MUMBLE = Step(("first", "say", "unheard"), ("first", "did", "say"))
+
+_THINKING = (Text("let me "), Thought("hm"))
+_LOOKED: tuple[Entry, ...] = (("assistant", (*_THINKING, CALL), True), ("tool", (RESULT,), False))
+_STEERED: tuple[Entry, ...] = (
+    ("assistant", (*_THINKING, CALL), True),
+    ("tool", (RESULT,), False),
+    ("user", (Text("left!"),), False),
+)
+_SAW: tuple[Entry, ...] = (
+    ("assistant", (*_THINKING, CALL), False),
+    ("tool", (RESULT,), False),
+    ("user", (Text("left!"),), False),
+    ("assistant", (Text("see"),), True),
+)
+_LOOKS_AGAIN: tuple[Entry, ...] = (*_SAW[:-1], ("assistant", (Text("see"), AGAIN), True))
+
+_UP_TO_TAKE = (SPEAK, THINK, INTEND, RETURN, STEER, TAKE)
+BOUNDARIES = {
+    "before its first word": Boundary((), ()),
+    "after a word": Boundary((SPEAK,), (("assistant", (Text("let me "),), True),)),
+    "in the middle of a word": Boundary(
+        (SPEAK, MUMBLE), (("assistant", (Text("let me "),), True),), timing=Timing(flush=3600)
+    ),
+    "after a thought": Boundary((SPEAK, THINK), (("assistant", _THINKING, True),)),
+    "inside a tool": Boundary((SPEAK, THINK, INTEND), (("assistant", (*_THINKING, CALL), True),), ("ledger-1",)),
+    "after a tool": Boundary((SPEAK, THINK, INTEND, RETURN), _LOOKED),
+    "after taking a steer": Boundary(_UP_TO_TAKE, _STEERED),
+    "after going on": Boundary((*_UP_TO_TAKE, GO_ON), _SAW),
+    "inside a second tool": Boundary((*_UP_TO_TAKE, GO_ON, INTEND_AGAIN), _LOOKS_AGAIN, ("ledger-2",)),
+}
+BEHIND = ("second", "third")
+
+
+def go_to(boundary: Boundary, child: Child) -> None:
+    """Take a turn in a process of its own as far as the boundary, two others waiting behind it."""
+    child.order("report")
+    for text in ("first", *BEHIND):
+        child.order("app", "send", text)
+        child.hear("sent", text)
+    child.hear("speaking", "first")
+    for step in boundary.steps:
+        child.order(*step.order)
+        child.hear(*step.report)
+
+
+# --- who looks first ------------------------------------------------------------------------------------------------
+
+
+class Onlooker(NamedTuple):
+    """What somebody had in hand when the process died."""
+
+    app: App
+    session: SessionHandle
+    turn: TurnHandle
+
+
+Look = Callable[[Onlooker, Boundary], Awaitable[None]]
+
+
+async def by_list(onlooker: Onlooker, _: Boundary) -> None:
+    (session,) = (await onlooker.app.sessions()).sessions
+    _free(session)
+
+
+async def by_read(onlooker: Onlooker, _: Boundary) -> None:
+    _free(await onlooker.session.read())
+
+
+async def by_messages(onlooker: Onlooker, expected: Boundary) -> None:
+    _, *entries = await onlooker.session.messages()
+    assert tuple(map(_entry, entries)) == expected.entries
+
+
+async def by_outcome(onlooker: Onlooker, _: Boundary) -> None:
+    assert isinstance(await onlooker.turn.outcome(), Interrupted)
+
+
+async def by_events(onlooker: Onlooker, expected: Boundary) -> None:
+    events = [event async for event in onlooker.turn.events()]
+    assert isinstance(events[-1].body, TurnEnded)
+    assert events[-1].body.may_have_run == expected.may_have_run
+
+
+async def by_send(onlooker: Onlooker, _: Boundary) -> None:
+    fourth = await onlooker.session.send("fourth")
+    story = await _whole_story(onlooker.session)
+    ended = next(event.number for event in story if isinstance(event.body, TurnEnded))
+    sent = next(event.number for event in story if event.turn == fourth.id)
+    assert ended < sent, "what was dead had ended before the new message was accepted"
+    await fourth.cancel()
+
+
+async def by_address(onlooker: Onlooker, _: Boundary) -> None:
+    _free(await (await onlooker.app.session(CHAT)).read())
+
+
+async def by_id(onlooker: Onlooker, _: Boundary) -> None:
+    _free(await (await onlooker.app.session(onlooker.session.id)).read())
+
+
+LOOKS: dict[str, Look] = {
+    "list": by_list,
+    "read": by_read,
+    "messages": by_messages,
+    "outcome": by_outcome,
+    "events": by_events,
+    "send": by_send,
+}
+REOPENING: dict[str, Look] = {"list": by_list, "address": by_address, "id": by_id}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_a_killed_turn_is_found_interrupted_by_whoever_looks_first(
+    desk: Path, auditor: Crew, boundary: str, look: str
+) -> None:
+    path, expected = desk / "chat.db", BOUNDARIES[boundary]
+
+    async def story() -> None:
+        # The onlooker's app never looks by itself, so nothing but this look can find the dead.
+        async with host(path, Timing(reap=math.inf)) as app:
+            with Child(work, path, Setting(timing=expected.timing)) as child:
+                go_to(expected, child)
+                onlooker = await _onlooker(app)
+                child.kill()
+            await LOOKS[look](onlooker, expected)
+
+    play(story())
+
+    _check(path, expected, auditor)
+
+
+@pytest.mark.parametrize("look", REOPENING)
+def test_a_killed_turn_is_found_interrupted_by_the_first_who_opens_the_store_again(
+    desk: Path, auditor: Crew, look: str
+) -> None:
+    path, expected = desk / "chat.db", BOUNDARIES["inside a tool"]
+
+    async def story() -> None:
+        with Child(work, path, Setting(timing=expected.timing)) as child:
+            go_to(expected, child)
+            async with host(path) as app:
+                before = await _onlooker(app)
+            child.kill()
+        async with host(path) as app:
+            await REOPENING[look](before._replace(app=app), expected)
+
+    play(story())
+
+    _check(path, expected, auditor)
+
+
+def test_a_turn_that_had_ended_before_its_process_was_killed_stays_completed(desk: Path) -> None:
+    path = desk / "chat.db"
+    with Child(work, path) as child:
+        child.order("report")
+        child.order("app", "send", "first")
+        child.order("first", "say", "done")
+        child.order("first", "end")
+        child.hear("stored", "turn_ended")
+        child.kill()
+
+    with open_store(path, lease_seconds=LONG) as store:
+        (session,) = store.list(owner=ME).sessions
+        messages = store.messages(session.id, owner=ME).messages
+
+    assert [(message.text, message.partial) for message in messages] == [("first", False), ("done", False)]
+    assert session.turns == 1
+
+
+def test_a_turn_that_follows_in_a_process_that_is_killed_is_interrupted_too(desk: Path) -> None:
+    path = desk / "chat.db"
+    with Child(work, path) as child:
+        for text in ("first", "second", "third"):
+            child.order("app", "send", text)
+            child.hear("sent", text)
+        child.order("first", "end")
+        child.hear("speaking", "second")
+        child.kill()
+
+    async def story() -> list[object]:
+        async with backstay.open(path, agent=echo, prompt=False, lease_seconds=LONG) as app:
+            session = await app.session(CHAT)
+            turns = [await session.send(text, request_id=text) for text in ("first", "second", "third")]
+            return [type(await turn.outcome()) for turn in turns]
+
+    assert play(story()) == [Completed, Interrupted, Completed]
+
+
+def test_a_turn_that_somebody_had_asked_to_stop_is_cancelled_when_its_process_is_killed(desk: Path) -> None:
+    path = desk / "chat.db"
+    with Child(work, path) as child, open_store(path, lease_seconds=LONG) as store:
+        child.order("app", "send", "first")
+        child.hear("speaking", "first")
+        child.order("first", "resist")
+        (session,) = store.list(owner=ME).sessions
+        assert session.running is not None
+        store.cancel(session.running, owner=ME)
+        child.hear("first", "resisted")
+        child.kill()
+
+        turn = store.turn(session.running, owner=ME)
+
+    assert isinstance(turn.outcome, Cancelled)
+
+
+# --- looking --------------------------------------------------------------------------------------------------------
+
+
+async def _onlooker(app: App) -> Onlooker:
+    """Somebody who knows the session and its first turn while that still runs."""
+    session = await app.session(CHAT)
+    turn = await session.send("first", request_id="first")
+    assert (await turn.read()).state == "running"
+    return Onlooker(app, session, turn)
+
+
+def _check(path: Path, expected: Boundary, auditor: Crew) -> None:
+    """The dead turn is a story that can be told, what waited goes on, and nothing is there twice."""
+    assert _first_turn(path) == (expected.entries, expected.may_have_run)
+    assert _effects(path) == dict.fromkeys(expected.may_have_run, "unknown")
+    assert play(_answer_the_rest(path)) == [Completed(), Completed()]
+    assert _first_turn(path) == (expected.entries, expected.may_have_run)
+    assert _answers(path) == [(text, f"re: {text}") for text in BEHIND]
+    assert auditor.all(audit, path) == [[]]
+
+
+def _entry(message: Message) -> Entry:
+    return message.role, message.parts, message.partial
+
+
+def _free(session: Session) -> None:
+    assert (session.running, session.holder, session.waiting) == (None, None, len(BEHIND))
+
+
+async def _whole_story(session: SessionHandle) -> list[Event]:
+    last = (await session.read()).last_event
+    async with listening(session.follow()) as story:
+        return [await anext(story) for _ in range(last)]
+
+
+def _first_turn(path: Path) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+    """What the first turn left, and which of its calls may have run. It has ended exactly once, interrupted."""
+    with open_store(path, lease_seconds=LONG) as store:
+        (session,) = store.list(owner=ME).sessions
+        events = store.events_after(session.id, owner=ME).events
+        messages = store.messages(session.id, owner=ME).messages
+    first = messages[0].turn
+    assert [event.number for event in events] == list(range(1, session.last_event + 1))
+    endings = [event.turn for event in events if isinstance(event.body, TurnEnded)]
+    assert len(endings) == len(set(endings)), "a turn ends once"
+    (ended,) = [event.body for event in events if event.turn == first and isinstance(event.body, TurnEnded)]
+    assert isinstance(ended.outcome, Interrupted)
+    said = [_entry(message) for message in messages if message.turn == first]
+    assert said[0] == ("user", (Text("first"),), False)
+    return tuple(said[1:]), ended.may_have_run
+
+
+def _effects(path: Path) -> dict[str, str]:
+    """The calls of the first turn that have no known effect."""
+    with open_store(path, lease_seconds=LONG) as store:
+        (session,) = store.list(owner=ME).sessions
+        first = store.messages(session.id, owner=ME).messages[0].turn
+        assert first is not None
+        calls = store.calls(first, owner=ME)
+    return {call.call: call.effect for call in calls if call.effect != "returned"}
+
+
+async def _answer_the_rest(path: Path) -> list[object]:
+    """The outcomes of the turns that waited, once a process is there that serves their agent."""
+    async with backstay.open(path, agent=echo, prompt=False, lease_seconds=LONG) as app:
+        session = await app.session(CHAT)
+        return [await (await session.send(text, request_id=text)).outcome() for text in BEHIND]
+
+
+def _answers(path: Path) -> list[tuple[str, str]]:
+    """What was said after the first turn."""
+    with open_store(path, lease_seconds=LONG) as store:
+        (session,) = store.list(owner=ME).sessions
+        messages = store.messages(session.id, owner=ME).messages
+    rest = [message.text for message in messages if message.turn != messages[0].turn]
+    return list(zip(rest[::2], rest[1::2], strict=True))

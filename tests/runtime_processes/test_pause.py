@@ -1,0 +1,181 @@
+"""A process sleeps through its lease and another goes on: when it wakes it is fenced off, and works on as if new."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import backstay
+from backstay import App, Timing
+from backstay.agents.adapters import AgentLike
+from backstay.model.event import TurnEnded
+from backstay.model.turn import Cancelled, Completed, Interrupted
+from tests.runtime_processes.child import OwnChild
+from tests.runtime_processes.programs import CHAT, Setting, work
+from tests.runtime_processes.shared_clock import SharedClock
+from tests.runtime_processes.stage import busy, echo, play, said, seen
+
+LEASE = 30.0
+
+
+class Bedroom:
+    """A store whose processes all live by a clock that the test moves."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self._hands = folder / "chat.db", folder / "clock"
+        self.clock = SharedClock(self._hands)
+
+    def sleeper(self) -> OwnChild:
+        """A process that serves the agent and will be paused."""
+        return OwnChild(work, self.path, Setting(clock=self._hands, lease_seconds=LEASE))
+
+    @asynccontextmanager
+    async def awake(self, agent: AgentLike | None = None) -> AsyncIterator[App]:
+        """The app of somebody who does not sleep."""
+        async with backstay.open(
+            self.path, agent=agent, prompt=False, lease_seconds=LEASE, clock=SharedClock(self._hands)
+        ) as app:
+            yield app
+
+
+def test_a_holder_that_slept_through_its_lease_is_fenced_and_its_words_never_appear(desk: Path) -> None:
+    room = Bedroom(desk)
+
+    async def story() -> list[tuple[str, str]]:
+        with room.sleeper() as sleeper:
+            _speak_and_fall_asleep(sleeper)
+            room.clock.advance(LEASE + 1)
+            async with room.awake(echo) as app:
+                session = await app.session(CHAT)
+                assert await (await session.send("second")).outcome() == Completed()
+            sleeper.order("first", "say", "too late")
+            sleeper.order("first", "end")
+            sleeper.go_on()
+            _still_works(sleeper)
+        async with room.awake() as app:
+            session = await app.session(CHAT)
+            first = await session.send("first", request_id="first")
+            assert isinstance(await first.outcome(), Interrupted)
+            return await said(session)
+
+    assert play(story()) == [
+        ("user", "first"),
+        ("assistant", "one …"),
+        ("user", "second"),
+        ("assistant", "re: second"),
+        ("user", "third"),
+        ("assistant", "awake"),
+    ]
+
+
+def test_what_a_tool_returned_to_a_holder_that_slept_through_its_lease_is_not_recorded(desk: Path) -> None:
+    room = Bedroom(desk)
+
+    async def story() -> tuple[list[str], int]:
+        with room.sleeper() as sleeper:
+            sleeper.order("app", "send", "first")
+            sleeper.hear("speaking", "first")
+            sleeper.order("first", "call", "look", {"at": "sky"})
+            sleeper.hear("inside", "look")
+            sleeper.pause()
+            room.clock.advance(LEASE + 1)
+            async with room.awake() as app:
+                await app.sessions()
+            sleeper.order("look", "return")
+            sleeper.order("first", "end")
+            sleeper.go_on()
+            _still_works(sleeper)
+        async with room.awake() as app:
+            session = await app.session(CHAT)
+            first = await session.send("first", request_id="first")
+            endings = [event for event in await seen(first, TurnEnded) if isinstance(event.body, TurnEnded)]
+            return [call.effect for call in await first.calls()], len(endings)
+
+    assert play(story()) == (["unknown"], 1)
+
+
+def test_a_holder_that_was_asleep_for_less_than_its_lease_goes_on(desk: Path) -> None:
+    room = Bedroom(desk)
+
+    async def story() -> list[tuple[str, str]]:
+        with room.sleeper() as sleeper:
+            _speak_and_fall_asleep(sleeper)
+            room.clock.advance(LEASE - 1)
+            async with room.awake(echo) as app:
+                session = await app.session(CHAT)
+                second = await session.send("second")
+                sleeper.order("first", "say", "in time")
+                sleeper.order("first", "end")
+                sleeper.order("second", "end")
+                sleeper.go_on()
+                await second.outcome()
+                return (await said(session))[:3]
+
+    assert play(story()) == [("user", "first"), ("assistant", "one in time"), ("user", "second")]
+
+
+def test_a_canceller_fences_off_a_holder_that_does_not_answer(desk: Path) -> None:
+    async def story() -> list[tuple[str, str]]:
+        async with busy(desk / "chat.db", child=OwnChild, timing=Timing(grace=0.1)) as stage:
+            assert isinstance(stage.other, OwnChild)
+            stage.other.pause()
+            assert isinstance(await stage.turn.cancel(), Cancelled)
+            stage.other.order("first", "say", "too late")
+            stage.other.order("first", "end")
+            stage.other.go_on()
+            _still_works(stage.other)
+            return await said(stage.session)
+
+    assert play(story()) == [("user", "first"), ("assistant", "one …"), ("user", "third"), ("assistant", "awake")]
+
+
+def test_a_lease_lapses_by_the_clock_of_the_machine_too(desk: Path) -> None:
+    async def story() -> list[tuple[str, str]]:
+        async with (
+            busy(desk / "chat.db", Setting(lease_seconds=1.5), child=OwnChild) as stage,
+            backstay.open(desk / "chat.db", agent=echo, prompt=False, lease_seconds=1.5) as app,
+        ):
+            assert isinstance(stage.other, OwnChild)
+            # Its lease was just renewed, so it stops between two writes.
+            stage.other.order("first", "steering")
+            await stage.other.heard("first", "did", "steering")
+            stage.other.pause()
+            second = await (await app.session(CHAT)).send("second")
+            assert await second.outcome() == Completed()
+            assert isinstance(await stage.turn.outcome(), Interrupted)
+            stage.other.order("first", "say", "too late")
+            stage.other.go_on()
+            _still_works(stage.other)
+            return await said(stage.session)
+
+    assert play(story()) == [
+        ("user", "first"),
+        ("assistant", "one …"),
+        ("user", "second"),
+        ("assistant", "re: second"),
+        ("user", "third"),
+        ("assistant", "awake"),
+    ]
+
+
+# --- steps ----------------------------------------------------------------------------------------------------------
+
+
+def _speak_and_fall_asleep(sleeper: OwnChild) -> None:
+    """Say something and, once it is stored, stop."""
+    sleeper.order("report")
+    sleeper.order("app", "send", "first")
+    sleeper.hear("speaking", "first")
+    sleeper.order("first", "say", "one ")
+    sleeper.hear("stored", "text_delta")
+    sleeper.pause()
+
+
+def _still_works(sleeper: OwnChild) -> None:
+    """It answers the next message, and then ends in good order."""
+    sleeper.order("app", "send", "third")
+    sleeper.hear("speaking", "third")
+    sleeper.order("third", "say", "awake")
+    sleeper.order("third", "end")
+    sleeper.hear("third", "did", "say")
+    sleeper.terminate()
+    sleeper.ends_well()

@@ -1,0 +1,272 @@
+"""Processes that accept and processes that answer, several on one queue: each turn is answered once, whoever dies."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import backstay
+from backstay import Address, App, Text, Timing
+from backstay.agents.port import AgentTurn
+from backstay.model.content import Body
+from backstay.model.event import TurnEnded
+from backstay.model.turn import Cancelled, Completed, Interrupted, Outcome
+from backstay.runtime.turn import TurnHandle
+from tests.crash.audit import audit
+from tests.crash.processes import Crew
+from tests.runtime_processes.child import Child
+from tests.runtime_processes.line import Line
+from tests.runtime_processes.programs import CHAT, LONG, report_trouble, work
+from tests.runtime_processes.stage import busy, host, listening, play, said, seen, until_said
+
+SESSIONS = 8
+TURNS = 40
+
+
+# --- several on one queue -------------------------------------------------------------------------------------------
+
+
+def test_two_processes_that_serve_one_queue_answer_each_turn_once(desk: Path, auditor: Crew) -> None:
+    path = desk / "chat.db"
+
+    async def story() -> tuple[list[Outcome], list[list[str]]]:
+        with Child(answer, path) as one, Child(answer, path) as other:
+            async with host(path) as app:
+                turns = [await _send(app, number) for number in range(TURNS)]
+                outcomes = [await turn.outcome() for turn in turns]
+                return outcomes, [_answered_by(child) for child in (one, other)]
+
+    outcomes, answered = play(story())
+
+    assert outcomes == [Completed()] * TURNS
+    assert Counter(answered[0] + answered[1]) == Counter(_text(number) for number in range(TURNS))
+    _check_rooms(path, _whole)
+    assert auditor.all(audit, path) == [[]]
+
+
+def test_processes_that_send_to_the_same_sessions_and_serve_them_answer_each_turn_once(desk: Path) -> None:
+    path = desk / "chat.db"
+
+    async def story() -> list[list[str]]:
+        with Child(answer, path) as one, Child(answer, path) as other:
+            for number in range(TURNS):
+                (one if number % 2 else other).order("send", number)
+            async with host(path) as app:
+                for number in range(TURNS):
+                    await (one if number % 2 else other).heard("sent", number)
+                for number in range(TURNS):
+                    assert await (await _send(app, number)).outcome() == Completed()
+            return [_answered_by(child) for child in (one, other)]
+
+    answered = play(story())
+
+    assert Counter(answered[0] + answered[1]) == Counter(_text(number) for number in range(TURNS))
+    _check_rooms(path, _whole)
+
+
+def test_every_turn_ends_once_however_often_those_who_answer_are_killed(desk: Path, auditor: Crew, rounds: int) -> None:
+    path = desk / "chat.db"
+    dice = random.Random(rounds)
+
+    async def story() -> list[Outcome]:
+        async with host(path) as app:
+            turns = [await _send(app, number) for number in range(TURNS)]
+            for _ in range(rounds):
+                with Child(answer, path) as mortal:
+                    for _ in range(dice.randrange(TURNS // rounds + 1)):
+                        await mortal.heard("answered")
+                    mortal.kill()
+            with Child(answer, path):
+                return [await turn.outcome() for turn in turns]
+
+    outcomes = play(story())
+
+    assert {type(outcome) for outcome in outcomes} <= {Completed, Interrupted}
+    assert sum(isinstance(outcome, Interrupted) for outcome in outcomes) <= rounds * SESSIONS
+    _check_rooms(path, _whole_or_cut)
+    assert auditor.all(audit, path) == [[]]
+
+
+def answer(pipe: "Connection[Any, Any]", path: Path) -> None:
+    """Serve an agent that answers by itself, and send what the test wants sent, until killed or told to stop."""
+    asyncio.run(_answer(Line(pipe), path))
+
+
+async def _answer(line: Line, path: Path) -> None:
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        line.say("answered", turn.input.text)
+        yield Text("re: ")
+        await turn.steering()
+        yield Text(turn.input.text)
+
+    line.listen()
+    report_trouble(line)
+    async with backstay.open(path, agent=agent, prompt=False, lease_seconds=LONG) as app:
+        sending = asyncio.create_task(_send_all(app, line))
+        await line.order("stop")
+        sending.cancel()
+
+
+async def _send_all(app: App, line: Line) -> None:
+    while True:
+        (number,) = await line.order("send")
+        await _send(app, number)
+        line.say("sent", number)
+
+
+async def _send(app: App, number: int) -> TurnHandle:
+    """One of many messages, to one of several sessions; the same message again is the same turn."""
+    session = await app.session(_room(number % SESSIONS))
+    return await session.send(_text(number), request_id=_text(number))
+
+
+def _room(number: int) -> Address:
+    return Address.chat("matrix", "group", chat=f"room {number}")
+
+
+def _text(number: int) -> str:
+    return f"message {number}"
+
+
+def _answered_by(child: Child) -> list[str]:
+    """Stop the child; what it was asked to answer."""
+    child.order("stop")
+    child.ends_well()
+    return [words[1] for words in child.everything() if words[0] == "answered"]
+
+
+def _check_rooms(path: Path, right: Callable[[str, str], bool]) -> None:
+    """In every room each message stands once, in the order it was sent, and what is behind it is the right answer."""
+
+    async def look() -> list[list[tuple[str, str]]]:
+        async with host(path) as app:
+            return [await said(await app.session(_room(room))) for room in range(SESSIONS)]
+
+    for room, messages in enumerate(play(look())):
+        asked = [text for role, text in messages if role == "user"]
+        assert asked == [_text(number) for number in range(room, TURNS, SESSIONS)]
+        for (before, question), (role, text) in pairwise(messages):
+            assert role == "user" or (before == "user" and right(question, text))
+
+
+def _whole(question: str, answer: str) -> bool:
+    return answer == f"re: {question}"
+
+
+def _whole_or_cut(question: str, answer: str) -> bool:
+    return _whole(question, answer) or (answer.endswith("…") and f"re: {question}".startswith(answer[:-1]))
+
+
+# --- one accepts, another answers -----------------------------------------------------------------------------------
+
+
+def test_what_nobody_answers_yet_waits_for_a_process_that_does(desk: Path) -> None:
+    async def story() -> list[tuple[str, str]]:
+        async with host(desk / "chat.db") as app:
+            session = await app.session(CHAT)
+            turn = await session.send("anybody there?")
+            with Child(work, desk / "chat.db") as worker:
+                await worker.heard("speaking", "anybody there?")
+                worker.order("anybody there?", "say", "yes")
+                worker.order("anybody there?", "end")
+                assert await turn.outcome() == Completed()
+            return await said(session)
+
+    assert play(story()) == [("user", "anybody there?"), ("assistant", "yes")]
+
+
+def test_when_a_worker_is_killed_the_next_one_goes_on_with_what_waits(desk: Path) -> None:
+    async def story() -> list[tuple[str, str]]:
+        async with busy(desk / "chat.db") as stage:
+            second = await stage.session.send("second")
+            stage.other.kill()
+            with Child(work, desk / "chat.db") as successor:
+                await successor.heard("speaking", "second")
+                successor.order("second", "say", "here I am")
+                successor.order("second", "end")
+                assert await second.outcome() == Completed()
+            return await said(stage.session)
+
+    assert play(story()) == [
+        ("user", "first"),
+        ("assistant", "one …"),
+        ("user", "second"),
+        ("assistant", "here I am"),
+    ]
+
+
+def test_when_a_worker_is_killed_one_that_is_there_already_goes_on_with_what_waits(desk: Path) -> None:
+    async def story() -> None:
+        async with busy(desk / "chat.db") as stage:
+            second = await stage.session.send("second")
+            with Child(work, desk / "chat.db") as colleague:
+                await colleague.heard("open")
+                stage.other.kill()
+                await colleague.heard("speaking", "second")
+                colleague.order("second", "end")
+                await second.outcome()
+
+    play(story())
+
+
+@pytest.mark.parametrize("wait", ["outcome", "events", "follow", "cancel"])
+def test_who_waits_for_a_turn_learns_that_its_process_was_killed(desk: Path, wait: str) -> None:
+    async def story() -> Outcome:
+        async with busy(desk / "chat.db", timing=Timing(grace=LONG)) as stage:
+            if wait == "cancel":
+                stage.other.order("first", "resist")
+            waiting = asyncio.create_task(_wait(stage.turn, stage.app, wait))
+            # Whatever is seen here was seen by the one who waits, too: it waits for the next thing now.
+            if wait == "cancel":
+                await stage.other.heard("first", "resisted")
+            else:
+                stage.other.order("first", "say", "two")
+                await until_said(stage.turn, "one two")
+            stage.other.kill()
+            return await waiting
+
+    assert isinstance(play(story()), Cancelled if wait == "cancel" else Interrupted)
+
+
+async def _wait(turn: TurnHandle, app: App, how: str) -> Outcome:
+    match how:
+        case "outcome":
+            return await turn.outcome()
+        case "events":
+            ended = (await seen(turn, TurnEnded))[-1].body
+            assert isinstance(ended, TurnEnded)
+            return ended.outcome
+        case "follow":
+            async with listening((await app.session(CHAT)).follow()) as story:
+                async for event in story:
+                    if isinstance(event.body, TurnEnded):
+                        return event.body.outcome
+            raise AssertionError("a story that is followed does not end")
+        case _:
+            return await turn.cancel()
+
+
+@pytest.mark.parametrize("verb", ["retry", "edit"])
+def test_what_a_process_without_agents_has_answered_again_is_answered_by_one_with(desk: Path, verb: str) -> None:
+    async def story() -> list[tuple[str, str]]:
+        async with busy(desk / "chat.db") as stage:
+            stage.other.order("first", "end")
+            await stage.turn.outcome()
+            if verb == "retry":
+                again = await stage.session.retry()
+            else:
+                again = await stage.session.edit((await stage.session.messages())[0].id, "first, again")
+            name = "first" if verb == "retry" else "first, again"
+            await stage.other.heard("speaking", name)
+            stage.other.order(name, "say", "better")
+            stage.other.order(name, "end")
+            assert await again.outcome() == Completed()
+            return await said(stage.session)
+
+    assert play(story())[1:] == [("assistant", "better")]
