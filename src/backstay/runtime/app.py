@@ -127,12 +127,12 @@ class App:
         """
         if self._entered is not None:
             desk, self._entered = self._entered, None
+            desk.runner.closing.set()
             self._closing = asyncio.create_task(self._close(desk), name="backstay closing")
         if self._closing is not None:
             await asyncio.shield(self._closing)
 
     async def _close(self, desk: Desk) -> None:
-        desk.runner.closing.set()
         if self._attending is not None:
             await self._attending
         await desk.drain()
