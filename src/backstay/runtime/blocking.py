@@ -35,11 +35,15 @@ class Portal:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self._closed = False
         self._thread = threading.Thread(target=self._loop.run_forever, name="backstay-loop", daemon=True)
         self._thread.start()
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something on the loop and wait for it; Ctrl-C cancels it."""
+        """Run something on the loop and wait for it; Ctrl-C cancels it. `StoreUnavailable` once the app is closed."""
+        if self._closed:
+            work.close()
+            raise StoreUnavailable("the app is closed", hint="Open it again.")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -56,13 +60,25 @@ class Portal:
                 except StopAsyncIteration:
                     return
         finally:
-            self.wait(_close(items))
+            # A closed portal has ended everything that was under way in it.
+            if not self._closed:
+                self.wait(_close(items))
 
     def close(self) -> None:
-        """Stop the loop and its thread."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        """End what is under way, then stop the loop and its thread."""
+        if not self._closed:
+            self.wait(self._end_all())
+            self._closed = True
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    async def _end_all(self) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._loop.shutdown_asyncgens()
 
 
 async def _next(items: AsyncIterator[T]) -> T:
