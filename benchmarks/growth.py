@@ -1,0 +1,154 @@
+"""What does not grow: verbs on a session of 10,000 messages against one of 100, and the list of 20,000 sessions."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from statistics import mean, median
+
+import msgspec
+
+from backstay import Store, Text, open_store
+from backstay.model.ids import SessionId
+from backstay.model.turn import Completed, OpenTurn
+from benchmarks.census import Census, counted
+from benchmarks.figure import Figure
+from benchmarks.scratch import copy, in_memory
+from benchmarks.speech import DELTAS, OWNER, recorded, start, talk
+from benchmarks.stopwatch import as_a_server_would, micros, spent
+
+SMALL, LARGE = 100, 10_000
+FEW, MANY = 1_000, 20_000
+_COUNTED, _TIMED = 40, 60
+
+
+class Stage:
+    """A store with one session, on which a verb is run again and again."""
+
+    def __init__(self, store: Store, session: SessionId) -> None:
+        self.store, self.session = store, session
+        self._open: OpenTurn | None = None
+        self._titles = count()
+
+    def append(self) -> None:
+        recorded(self.store, self.session)
+
+    def checkpoint(self) -> None:
+        opened = self._open or start(self.store, self.session)
+        self._open = self.store.checkpoint(opened, [Text(DELTAS[0])]).open
+
+    def undo(self) -> None:
+        self.store.undo(self.session, owner=OWNER)
+
+    def fork(self) -> None:
+        self.store.fork(self.session, owner=OWNER)
+
+    def rename(self) -> None:
+        self.store.rename(self.session, f"title {next(self._titles)}", owner=OWNER)
+
+    def list(self) -> None:
+        self.store.list(owner=OWNER, limit=50)
+
+    def before(self, verb: str) -> None:
+        """What must be there for the verb, and is not measured."""
+        if verb == "checkpoint" and self._open is None:
+            self.checkpoint()
+        if verb == "undo":
+            self.append()
+
+    def after(self) -> None:
+        """End what the verb left open."""
+        if self._open is not None:
+            self.store.finish(self._open, Completed())
+            self._open = None
+
+    def act(self, verb: str) -> Callable[[], None]:
+        acts = {
+            "append": self.append,
+            "checkpoint": self.checkpoint,
+            "undo": self.undo,
+            "fork": self.fork,
+            "rename": self.rename,
+            "list": self.list,
+        }
+        return acts[verb]
+
+
+class Ground(msgspec.Struct, frozen=True, kw_only=True):
+    """A database to copy, and the session in it."""
+
+    path: Path
+    session: SessionId
+
+
+def figures() -> Iterator[Figure]:
+    """Steps, log bytes and time of each verb, large against small."""
+    with in_memory() as room:
+        small, large = _session_of(room, SMALL), _session_of(room, LARGE)
+        for verb in ("append", "checkpoint", "undo", "fork", "rename"):
+            yield from _verb(room, verb, small, large, f"{verb} at {LARGE:,} messages")
+        few, many = _store_of(room, FEW), _store_of(room, MANY)
+        yield from _verb(room, "list", few, many, f"list of 50 at {MANY:,} sessions")
+
+
+def _session_of(room: Path, messages: int) -> Ground:
+    path = room / f"messages-{messages}.db"
+    with open_store(path) as store:
+        session = store.create(owner=OWNER).id
+        talk(store, session, messages // 2)
+    return Ground(path=path, session=session)
+
+
+def _store_of(room: Path, sessions: int) -> Ground:
+    path = room / f"sessions-{sessions}.db"
+    with open_store(path) as store:
+        ids = [store.create(owner=OWNER).id for _ in range(sessions)]
+    return Ground(path=path, session=ids[0])
+
+
+def _verb(room: Path, verb: str, small: Ground, large: Ground, name: str) -> Iterator[Figure]:
+    one, other = _count(room, verb, small), _count(room, verb, large)
+    yield _growth(f"{name}: steps", [seen.steps for seen in one], [seen.steps for seen in other])
+    if any(seen.log_bytes for seen in one):
+        yield _growth(f"{name}: log bytes", [seen.log_bytes for seen in one], [seen.log_bytes for seen in other])
+    quick, slow = as_a_server_would(lambda: _time(room, verb, small, large))
+    yield Figure(name=f"{name}: time", value=slow / quick, limit=1.5, detail=f"{micros(slow)} and {micros(quick)}")
+
+
+def _growth(name: str, small: list[int], large: list[int]) -> Figure:
+    few, many = mean(small), mean(large)
+    return Figure(name=name, value=many / few, limit=1.15, detail=f"{many:,.0f} and {few:,.0f}")
+
+
+def _count(room: Path, verb: str, ground: Ground) -> list[Census]:
+    """What the verb costs each time it runs."""
+    with counted() as census, open_store(copy(ground.path, room / "counted.db")) as store:
+        # The store closes its writer last; under a VFS in Python, a connection that can only read cannot be the last.
+        store.touch(ground.session, owner=OWNER)
+        stage = Stage(store, ground.session)
+        seen = []
+        for turn in range(_COUNTED + 2):
+            stage.before(verb)
+            earlier = census.copy()
+            stage.act(verb)()
+            if turn >= 2:
+                seen.append(census.since(earlier))
+        stage.after()
+    return seen
+
+
+def _time(room: Path, verb: str, small: Ground, large: Ground) -> tuple[float, float]:
+    """Median processor time on the small and on the large ground, taken by turns."""
+    times: tuple[list[float], list[float]] = ([], [])
+    with ExitStack() as stack:
+        stages = []
+        for index, ground in enumerate((small, large)):
+            store = stack.enter_context(open_store(copy(ground.path, room / f"timed-{index}.db")))
+            stages.append(Stage(store, ground.session))
+        for _ in range(_TIMED):
+            for stage, taken in zip(stages, times, strict=True):
+                stage.before(verb)
+                taken.append(spent(stage.act(verb)))
+        for stage in stages:
+            stage.after()
+    return median(times[0][2:]), median(times[1][2:])
