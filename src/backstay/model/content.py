@@ -86,6 +86,8 @@ def parts_of(content: Content) -> tuple[Part, ...]:
         return (Text(content),)
     if isinstance(content, _PARTS):
         return (content,)
+    if isinstance(content, tuple) and content and all(isinstance(part, _PARTS) for part in content):
+        return content
     if isinstance(content, Sequence) and not isinstance(content, bytes | bytearray):
         parts = tuple(part for part in content if isinstance(part, _PARTS))
         if parts and len(parts) == len(content):

@@ -8,11 +8,14 @@ import errno
 import fcntl
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from backstay.errors import StoreReadOnly, StoreUnavailable
+
+YIELD_SECONDS = 0.002
 
 
 class WriteLock:
@@ -24,6 +27,7 @@ class WriteLock:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._fd = _open(path)
+        self._yielded = 0.0
 
     def __enter__(self) -> None:
         """Wait, however long it takes, until it is this process's turn to write."""
@@ -45,8 +49,11 @@ class WriteLock:
     def release(self) -> None:
         """Let the next one in."""
         fcntl.flock(self._fd, fcntl.LOCK_UN)
-        # Whoever waits gets to run before this process asks again.
-        os.sched_yield()
+        # Whoever waits gets to run before this process asks again; now and then is enough for that.
+        now = time.monotonic()
+        if now - self._yielded > YIELD_SECONDS:
+            self._yielded = now
+            os.sched_yield()
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:

@@ -38,7 +38,12 @@ def identity(path: Path) -> FileIdentity | None:
 
 def refuse_replaced(path: Path, file: FileIdentity) -> None:
     """Raise unless the path still names this file: another one must not meet our log."""
-    if identity(path) != file:
+    try:
+        found = os.stat(path)  # noqa: PTH116  # before every write, and twice as quick as the path's own
+        same = (found.st_dev, found.st_ino) == file
+    except OSError:
+        same = False
+    if not same:
         raise StoreUnavailable(
             f"{path} was moved, deleted or replaced while it was open",
             hint="Put the file back or open the store again; never copy over a live database.",

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from backstay.errors import CorruptRecord, NotFound
 from backstay.model.codec import Encoded, decode_parts, write_parts
-from backstay.model.content import Attachment, Part
+from backstay.model.content import Attachment, Part, Text
 from backstay.model.ids import MessageId, TurnId, WindowId
 from backstay.model.message import Message, NewMessage
 from backstay.store.door import Door
@@ -112,19 +112,31 @@ def show_last_of_window(tx: Transaction, door: Door) -> None:
     door.preview = None
     for stretch in reversed(stretches(tx, door.window, door.length)):
         for message in read_back(tx, stretch, limit=_LOOK_BACK):
-            if message.role in ("user", "assistant") and message.text.strip():
-                door.preview = _preview(message.text)
+            door.preview = _shown(message)
+            if door.preview:
                 return
 
 
 def _show_last(door: Door, said: Sequence[Written]) -> None:
     for message, _ in reversed(said):
-        if message.role in ("user", "assistant"):
-            shown = _preview(message.text)
-            if shown:
-                door.preview = shown
-                return
+        shown = _shown(message)
+        if shown:
+            door.preview = shown
+            return
+
+
+def _shown(message: Message | NewMessage) -> str | None:
+    """What a list shows of a message: its first words, if a person or an agent said any."""
+    if message.role in ("user", "assistant"):
+        for part in message.parts:
+            if isinstance(part, Text) and (shown := _preview(part.text)):
+                return shown
+    return None
 
 
 def _preview(text: str) -> str:
+    plain = text[:PREVIEW]
+    # Most texts begin with words on one line, which need no tidying.
+    if plain.isprintable() and "  " not in plain:
+        return plain.strip()
     return " ".join(text[: PREVIEW * 2].split())[:PREVIEW]
