@@ -44,7 +44,7 @@ bench: .venv/.installed ## measure against raw SQLite, printed as ratios
 	.venv/bin/python -m benchmarks $(ARGS)
 
 crash: .venv/.installed ## kill writers many more times than `make test` does (BACKSTAY_CRASH_ROUNDS=200)
-	BACKSTAY_CRASH_ROUNDS=$(BACKSTAY_CRASH_ROUNDS) .venv/bin/python -m pytest tests/crash $(ARGS)
+	BACKSTAY_CRASH_ROUNDS=$(BACKSTAY_CRASH_ROUNDS) .venv/bin/python -m pytest tests/crash tests/runtime_processes $(ARGS)
 
 lowest: .venv-lowest/.installed ## run every test with the oldest dependencies we promise
 	.venv-lowest/bin/python -m pytest $(TESTS) $(ARGS)

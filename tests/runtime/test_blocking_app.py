@@ -15,7 +15,7 @@ from backstay.agents.blocking import BlockingTurn as AgentsTurn
 from backstay.agents.port import AgentTurn
 from backstay.agents.tools import tool
 from backstay.errors import BackstayError, ConfigError, NotFound, SessionBusy, StoreUnavailable
-from backstay.model import message as M
+from backstay.model import message
 from backstay.model.content import Body
 from backstay.model.event import Event, SessionDeleted, SessionRenamed, TextDelta, ToolCalled, TurnEnded
 from backstay.model.turn import Cancelled, Completed, Failed, Interrupted
@@ -23,7 +23,7 @@ from backstay.runtime.app import App
 from backstay.runtime.blocking import BlockingApp, BlockingSession, BlockingTurn
 from backstay.runtime.session import SessionHandle
 from backstay.runtime.turn import TurnHandle
-from tests.runtime.stage import PATIENCE, echo, told, words_in
+from tests.runtime.stage import PATIENCE, Gate, echo, told, words_in
 
 CHAT = Address.chat("telegram", "dm", chat="42")
 
@@ -32,20 +32,22 @@ class Latch:
     """A place where an agent on the app's loop stops until the script lets it through."""
 
     def __init__(self) -> None:
-        self._reached, self._open = threading.Event(), threading.Event()
+        self._gate, self._reached = Gate(), threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def agent(self, turn: AgentTurn) -> AsyncIterator[Body]:
         yield Text("one ")
+        self._loop = asyncio.get_running_loop()
         self._reached.set()
-        while not self._open.is_set():
-            await asyncio.sleep(0.001)
+        await self._gate.stop_here()
         yield Text("two")
 
     def reached(self) -> None:
         assert self._reached.wait(PATIENCE)
 
     def open(self) -> None:
-        self._open.set()
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._gate.open)
 
 
 @pytest.mark.parametrize(
@@ -84,8 +86,8 @@ def test_a_script_sends_reads_and_changes_its_mind(path: Path) -> None:
         assert edited.outcome() == Completed()
         fork = session.fork()
         assert told(fork.messages()) == [("user", "goodbye"), ("assistant", "heard goodbye")]
-        session.record([M.user("noted")])
-        assert [window.reason for window in session.lineage()][0] == "first"
+        session.record([message.user("noted")])
+        assert session.lineage()[0].reason == "first"
         assert app.search("goodbye").hits
         assert {found.id for found in app.sessions().sessions} == {session.id, fork.id}
 
@@ -216,7 +218,7 @@ def test_leaving_closes_everything_and_interrupts_visibly(path: Path) -> None:
     with backstay.open_blocking(path, agent=Latch().agent, timing=Timing(grace=0)) as app:
         session = app.session(CHAT)
         turn = session.send("hello")
-        assert next(event for event in turn.events() if isinstance(event.body, TextDelta))
+        assert any(isinstance(event.body, TextDelta) for event in turn.events())
     with pytest.raises(StoreUnavailable):
         app.session()
     for handle in (turn.read, session.read, turn.outcome, lambda: next(session.follow())):
@@ -255,6 +257,31 @@ def test_a_thread_that_follows_is_let_go_when_the_app_closes(path: Path) -> None
             assert began.wait(PATIENCE)
         with pytest.raises(StoreUnavailable):
             following.result(PATIENCE)
+
+
+def test_an_agent_that_ignores_its_cancellation_does_not_keep_the_script(path: Path) -> None:
+    release = threading.Event()
+
+    async def deaf(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text("one ")
+        while not release.is_set():
+            try:
+                await asyncio.sleep(0.01)
+            except asyncio.CancelledError:
+                continue
+
+    def script() -> None:
+        with backstay.open_blocking(path, agent=deaf, timing=Timing(grace=0.05)) as app:
+            turn = app.session().send("hello")
+            assert isinstance(turn.cancel(), Cancelled)
+            assert app.abandoned == 1
+
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(script)
+        try:
+            running.result(PATIENCE)
+        finally:
+            release.set()
 
 
 def test_an_app_that_cannot_be_opened_says_why_and_leaves_nothing_behind(path: Path) -> None:

@@ -1,7 +1,7 @@
 """A busy session: what else is said to it waits, is refused, steers, replaces or goes to a fork."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -10,9 +10,9 @@ import backstay
 from backstay import Text, open_store
 from backstay.agents.port import AgentTurn
 from backstay.errors import BackstayError, NothingToDo, SessionBusy, SessionEnded
-from backstay.model import message as M
+from backstay.model import message
 from backstay.model.content import Body, text_of
-from backstay.model.event import SteeringTaken, TurnEnded, TurnStarted, TurnSubmitted
+from backstay.model.event import SteeringTaken, TextDelta, TurnEnded, TurnStarted, TurnSubmitted
 from backstay.model.turn import Cancelled, Completed, IfBusy
 from tests.runtime.stage import AgentFunction, Gate, echo, first_words, play, story_of, told, until_end
 
@@ -118,6 +118,32 @@ def test_steering_reaches_the_running_agent_at_its_next_step(path: Path, prompt:
     play(story())
 
 
+def test_steering_is_handed_out_once_however_many_ask(path: Path, prompt: bool) -> None:
+    gate = Gate()
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text("working. ")
+        await gate.stop_here()
+        given_up = asyncio.create_task(turn.steering())
+        await asyncio.sleep(0)
+        given_up.cancel()
+        lots = await asyncio.gather(turn.steering(), turn.steering(), turn.steering())
+        yield Text(" ".join(text_of(steering.parts) for lot in lots for steering in lot))
+
+    async def story() -> None:
+        async with backstay.open(path, agent=agent, prompt=prompt) as app:
+            session = await app.session()
+            turn = await session.send("work")
+            await gate.reached()
+            await session.steer("faster")
+            await session.steer("cheaper")
+            gate.open()
+            await turn.outcome()
+            assert (await session.messages())[-1].text == "faster cheaper"
+
+    play(story())
+
+
 def test_taking_steering_is_told_before_the_agent_answers_it(path: Path) -> None:
     async def story() -> None:
         gate = Gate()
@@ -129,9 +155,8 @@ def test_taking_steering_is_told_before_the_agent_answers_it(path: Path) -> None
             gate.open()
             bodies = [event.body for event in await story_of(turn)]
             taken = bodies.index(SteeringTaken(steer.id, (Text("faster"),)))
-            assert Text("yes, faster. done.").text in "".join(
-                body.text for body in bodies[taken:] if hasattr(body, "text")
-            )
+            assert "yes, faster. " not in "".join(body.text for body in bodies[:taken] if isinstance(body, TextDelta))
+            assert "yes, faster. " in "".join(body.text for body in bodies[taken:] if isinstance(body, TextDelta))
 
     play(story())
 
@@ -154,21 +179,22 @@ def test_steering_that_is_never_asked_for_is_the_next_turn(path: Path, prompt: b
 
 
 def test_steering_ends_with_the_turn_that_took_it(path: Path, prompt: bool) -> None:
-    gate = Gate()
+    gate, taken = Gate(), Gate()
 
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
         yield Text("working")
-        while not await turn.steering():
-            await asyncio.sleep(0)
         await gate.stop_here()
+        assert len(await turn.steering()) == 1
+        await taken.stop_here()
 
     async def story() -> None:
         async with backstay.open(path, agent=agent, prompt=prompt) as app:
             session = await app.session()
             turn = await session.send("work")
-            await first_words(turn)
-            steer = await session.steer("faster")
             await gate.reached()
+            steer = await session.steer("faster")
+            gate.open()
+            await taken.reached()
             with pytest.raises(NothingToDo):
                 await steer.cancel()
             assert isinstance(await turn.cancel(), Cancelled)
@@ -299,7 +325,7 @@ def test_finished_messages_wait_behind_the_running_turn(path: Path, prompt: bool
             session = await app.session()
             await session.send("first")
             await gate.reached()
-            recorded = await session.record([M.user("noted"), M.assistant("elsewhere")])
+            recorded = await session.record([message.user("noted"), message.assistant("elsewhere")])
             assert (recorded.turn.state, recorded.messages) == ("waiting", ())
             last = await session.send("last")
             gate.open()
@@ -328,12 +354,12 @@ def test_history_is_not_moved_under_a_running_turn_and_the_refusal_says_what_to_
             session = await app.session(listed)
             turn = await session.send("first")
             await first_words(turn)
-            before, message = await session.read(), (await session.messages())[0].id
-            verbs = {
+            before, zero = await session.read(), (await session.messages())[0].id
+            verbs: dict[str, Callable[[], Awaitable[object]]] = {
                 "undo": session.undo,
                 "redo": session.redo,
                 "retry": session.retry,
-                "edit": lambda: session.edit(message, "other"),
+                "edit": lambda: session.edit(zero, "other"),
             }
             with pytest.raises(SessionBusy, match="cancel it first"):
                 await verbs[verb]()

@@ -2,13 +2,14 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 import backstay
 from backstay import Custom, Text, Thought, Timing, ToolCall, ToolResult, open_store
+from backstay.agents.blocking import BlockingTurn
 from backstay.agents.port import AgentTurn
 from backstay.agents.tools import tool
 from backstay.errors import BackstayError
@@ -236,6 +237,60 @@ def test_a_tool_that_returns_after_the_cancellation_is_not_heard(path: Path) -> 
             with open_store(path) as store:
                 (call,) = store.calls(turn.id, owner="local")
             assert call.effect == "unknown"
+
+    play(story())
+
+
+def test_a_tool_on_the_loop_stops_with_the_turn_of_a_blocking_agent(path: Path) -> None:
+    began, stopped = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def endless() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    def agent(turn: BlockingTurn) -> Iterator[Body]:
+        yield Text("one ")
+        turn.call(endless, {})
+
+    async def story() -> None:
+        async with backstay.open(path, agent=agent, timing=SHORT) as app:
+            turn = await (await app.session()).send("work")
+            await began.wait()
+            assert isinstance(await turn.cancel(), Cancelled)
+            await stopped.wait()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    play(story())
+
+
+def test_a_call_that_its_agent_left_behind_ends_with_the_turn(path: Path) -> None:
+    began, stopped = asyncio.Event(), asyncio.Event()
+    left: list[asyncio.Task[object]] = []
+
+    @tool
+    async def endless() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        left.append(asyncio.create_task(turn.call(endless, {})))
+        yield Text("one ")
+        await began.wait()
+
+    async def story() -> None:
+        async with backstay.open(path, agent=agent) as app:
+            turn = await (await app.session()).send("work")
+            assert await turn.outcome() == Completed()
+            await stopped.wait()
+        await asyncio.wait(left)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
 
     play(story())
 

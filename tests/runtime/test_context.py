@@ -15,7 +15,7 @@ from backstay import Text, Thought, open_store
 from backstay.agents.blocking import BlockingTurn
 from backstay.agents.port import AgentTurn
 from backstay.agents.tools import tool
-from backstay.model import message as M
+from backstay.model import message
 from backstay.model.content import Body
 from backstay.model.event import ToolCalled
 from backstay.model.ids import WindowId
@@ -202,9 +202,7 @@ def test_cancellation_and_failure_stay_in_their_turn(path: Path) -> None:
 
     async def story() -> None:
         async with backstay.open(path, agent=agent) as app:
-            cancelled, failing, fine = [
-                await (await app.session()).send(text) for text in ("cancel", "fail", "go on")
-            ]
+            cancelled, failing, fine = [await (await app.session()).send(text) for text in ("cancel", "fail", "go on")]
             await asyncio.gather(*(first_words(turn) for turn in (cancelled, failing, fine)))
             assert isinstance(await cancelled.cancel(), Cancelled)
             release.open()
@@ -233,7 +231,7 @@ def compact(path: Path, turn: AgentTurn) -> WindowId:
             lease_until=0,
             input=turn.input,
         )
-        summary = [M.summary("we said hello")]
+        summary = [message.summary("we said hello")]
         rotated = store.rotate(
             turn.session, summary, owner=turn.owner, parent=session.window, keep_from=session.length - 1, turn=proof
         )

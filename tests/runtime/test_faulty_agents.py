@@ -18,7 +18,7 @@ from backstay.agents.port import AgentTurn
 from backstay.agents.tools import tool
 from backstay.errors import ConfigError
 from backstay.model.content import Body
-from backstay.model.event import START, TextDelta
+from backstay.model.event import START, TextDelta, ToolCalled
 from backstay.model.ids import SessionId
 from backstay.model.turn import Cancelled, Completed, Failed, Outcome
 from tests.runtime.stage import echo, first_words, nothing_can_be_written, play, told
@@ -220,7 +220,12 @@ def test_nonsense_fails_the_turn_with_a_reason_and_keeps_the_words_before_it(pat
     assert not outcome.reason.startswith(("TypeError", "AttributeError", "OverflowError", "UnicodeEncodeError"))
 
 
-@pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
+# One of each kind: refused by its type, by its words, by what is inside, and only by the store.
+KINDS = ["nothing", "an exception", "half a pair", "a huge text", "an object inside", "a result without a call"]
+SOME_NONSENSE = {kind: NONSENSE[kind] for kind in KINDS}
+
+
+@pytest.mark.parametrize("nonsense", SOME_NONSENSE.values(), ids=SOME_NONSENSE)
 def test_nonsense_ends_the_answer_also_when_the_agent_would_go_on(path: Path, nonsense: Any) -> None:
     async def faulty(turn: AgentTurn) -> AsyncIterator[Body]:
         yield Text("one ")
@@ -335,6 +340,31 @@ def test_a_step_ends_with_every_word(path: Path) -> None:
     assert play(story()) == (Completed(), "x" * 200)
 
 
+def test_waiting_for_a_person_is_not_the_agents_silence(tmp_path: Path) -> None:
+    @tool(approval=True)
+    def pay() -> str:
+        return "paid"
+
+    async def asking(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text(await turn.call(pay, {}))
+
+    async def story() -> None:
+        timing = Timing(step=0.1, grace=0.05)
+        async with backstay.open(
+            tmp_path / "chat.db", agents={"asking": asking, "hanging": hanging}, timing=timing
+        ) as app:
+            turn = await (await app.session()).send("pay", agent="asking")
+            async for event in turn.events():
+                if isinstance(event.body, ToolCalled):
+                    break
+            # When the other has been silent for too long, this one has waited for as long.
+            assert isinstance(await (await (await app.session()).send("hello", agent="hanging")).outcome(), Failed)
+            await turn.approve((await turn.calls())[0].call)
+            assert await turn.outcome() == Completed()
+
+    play(story())
+
+
 # --- agents that say more than the disk can take ----------------------------------------------------------------------
 
 
@@ -414,7 +444,7 @@ def test_words_that_pile_up_behind_a_slow_disk_are_stored_like_any_others(path: 
 # --- agents on threads ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
+@pytest.mark.parametrize("nonsense", SOME_NONSENSE.values(), ids=SOME_NONSENSE)
 def test_nonsense_from_a_thread_is_nonsense_too(path: Path, nonsense: Any) -> None:
     def faulty(turn: BlockingTurn) -> Iterator[Body]:
         yield Text("one ")
@@ -427,7 +457,9 @@ def test_nonsense_from_a_thread_is_nonsense_too(path: Path, nonsense: Any) -> No
     assert (type(outcome), words) == (Failed, "one two ")
 
 
-@pytest.mark.parametrize("error", [ValueError("no more words"), KeyError("tea"), SystemExit(3), Unspeakable()], ids=repr)
+@pytest.mark.parametrize(
+    "error", [ValueError("no more words"), KeyError("tea"), SystemExit(3), Unspeakable()], ids=repr
+)
 def test_whatever_is_raised_on_a_thread_fails_the_turn_with_a_reason(path: Path, error: BaseException) -> None:
     def faulty(turn: BlockingTurn) -> Iterator[Body]:
         yield Text("half an ans")
@@ -468,21 +500,19 @@ def test_a_thread_that_never_ends_is_fenced_abandoned_and_counted(path: Path) ->
 
 
 def test_a_thread_that_ends_when_it_is_told_is_not_counted(path: Path) -> None:
-    ended = threading.Event()
+    threads: list[threading.Thread] = []
 
     def endless(turn: BlockingTurn) -> Iterator[Body]:
-        try:
-            while True:
-                yield Text("x")
-        finally:
-            ended.set()
+        threads.append(threading.current_thread())
+        while True:
+            yield Text("x")
 
     async def story() -> None:
         async with backstay.open(path, agent=endless) as app:
             turn = await (await app.session()).send("count")
             await first_words(turn)
             assert isinstance(await turn.cancel(), Cancelled)
-            await asyncio.to_thread(ended.wait)
+            await asyncio.to_thread(threads[0].join)
             assert app.abandoned == 0
 
     play(story())

@@ -22,7 +22,7 @@ from backstay.model.ids import TurnId
 from backstay.model.message import Message
 from backstay.model.turn import Call, Cancelled, Completed, Failed, Interrupted
 from backstay.runtime.turn import TurnHandle
-from tests.runtime.stage import AgentFunction, Gate, echo, first_words, play, story_of, told
+from tests.runtime.stage import AgentFunction, Gate, echo, play, story_of, told
 
 CHAT = Address.chat("telegram", "dm", chat="42")
 AT_ONCE = Timing(grace=0, poll=0.005)
@@ -164,7 +164,9 @@ def test_a_tools_error_that_the_agent_does_not_catch_fails_the_turn(path: Path) 
 
 
 @pytest.mark.parametrize(
-    "output", [object(), {1, 2}, b"bytes", float("nan"), datetime.now(UTC), "\ud800", 1 << 80, "x" * (1 << 21)], ids=type
+    "output",
+    [object(), {1, 2}, b"bytes", float("nan"), datetime.now(UTC), "\ud800", 1 << 80, "x" * (1 << 21)],
+    ids=type,
 )
 def test_a_tool_that_returns_what_cannot_be_stored_has_failed_and_the_turn_goes_on(path: Path, output: object) -> None:
     @tool
@@ -368,6 +370,7 @@ def test_cancelling_a_turn_that_waits_for_approval_runs_nothing_and_may_have_run
 
 def test_a_call_that_waits_for_approval_does_not_outlive_its_turn(path: Path) -> None:
     waiting: list[asyncio.Task[Any]] = []
+    gate = Gate()
 
     async def story() -> None:
         till = Till()
@@ -375,11 +378,13 @@ def test_a_call_that_waits_for_approval_does_not_outlive_its_turn(path: Path) ->
         async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
             waiting.append(asyncio.create_task(turn.call(till.pay, {"amount": 5})))
             yield Text("asked. ")
-            while not calls_of(path, turn.id):
-                await asyncio.sleep(0)
+            await gate.stop_here()
 
         async with backstay.open(path, agent=agent) as app:
-            assert await (await (await app.session()).send("pay")).outcome() == Completed()
+            turn = await (await app.session()).send("pay")
+            await asked(turn)
+            gate.open()
+            assert await turn.outcome() == Completed()
             with pytest.raises(backstay.BackstayError):
                 await waiting[0]
             assert till.keys == []
@@ -500,7 +505,7 @@ def test_earlier_calls_are_found_in_whatever_order_they_are_made_again(path: Pat
     )
 
     agent = calling(*((till.pay, {"amount": amount}) for amount in (4, 3, 2, 1)))
-    said, messages = play(resumed(path, agent))
+    _, messages = play(resumed(path, agent))
 
     assert "".join(message.text for message in messages[3:]).split() == "paid 4 MayHaveRun paid 2 MayHaveRun".split()
     assert len(till.keys) == 1
@@ -518,20 +523,20 @@ def test_a_call_made_more_often_than_before_is_run_for_the_rest(path: Path) -> N
 
 def test_a_turn_that_is_interrupted_again_and_again_still_knows_its_ledger(path: Path) -> None:
     till = Till(approval=False)
-    stuck = asyncio.Event()
+    days: list[asyncio.Event] = []
 
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
         yield Text(f"{await turn.call(till.pay, {'amount': 5})} ")
-        stuck.set()
+        days[-1].set()
         await asyncio.Event().wait()
 
     async def day() -> None:
-        stuck.clear()
+        days.append(asyncio.Event())
         async with backstay.open(path, agent=agent, timing=AT_ONCE, on_interrupt="resume") as app:
             session = await app.session(CHAT)
             if (await session.read()).running is None:
                 await session.send("pay")
-            await stuck.wait()
+            await days[-1].wait()
 
     for _ in range(3):
         play(day())
@@ -602,7 +607,7 @@ def test_wherever_a_turn_was_cut_off_the_next_one_reads_a_valid_history(path: Pa
 
 
 def test_steering_between_calls_never_comes_between_a_call_and_its_result(path: Path) -> None:
-    gate = Gate()
+    gate, waiting = Gate(), Gate()
 
     @tool
     async def slow() -> str:
@@ -616,9 +621,8 @@ def test_steering_between_calls_never_comes_between_a_call_and_its_result(path: 
             return
         yield Text("working. ")
         call = asyncio.create_task(turn.call(slow, {}))
-        await gate.reached()
-        while not await turn.steering():
-            await asyncio.sleep(0)
+        await asyncio.gather(gate.reached(), waiting.stop_here())
+        assert len(await turn.steering()) == 1
         gate.open()
         yield Text(await call)
 
@@ -626,8 +630,9 @@ def test_steering_between_calls_never_comes_between_a_call_and_its_result(path: 
         async with backstay.open(path, agent=agent) as app:
             session = await app.session()
             turn = await session.send("work")
-            await first_words(turn)
+            await gate.reached()
             await session.steer("faster")
+            waiting.open()
             assert await turn.outcome() == Completed()
             assert await (await session.send("and now?")).outcome() == Completed()
             assert ("user", "faster") in told(await session.messages())

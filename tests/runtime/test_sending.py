@@ -10,7 +10,7 @@ import backstay
 from backstay import Address, Text, ToolResult, open_store
 from backstay.agents.port import AgentTurn
 from backstay.errors import InvalidPayload, NotFound, Rejected, RequestMismatch, RevisionMismatch
-from backstay.model import message as M
+from backstay.model import message
 from backstay.model.content import Body
 from backstay.model.turn import Completed
 from tests.runtime.stage import Gate, HeldClock, echo, first_words, play, saying, stopping_at, told, until_end
@@ -176,7 +176,7 @@ def test_an_agent_reads_everything_said_before_and_its_input_last(path: Path) ->
     async def story() -> list[tuple[str, str]]:
         async with backstay.open(path, agent=reciting) as app:
             session = await app.session()
-            await session.record([M.user("from elsewhere"), M.assistant("noted")])
+            await session.record([message.user("from elsewhere"), message.assistant("noted")])
             await (await session.send("go on")).outcome()
             return told(await session.messages())
 
@@ -188,7 +188,7 @@ def test_a_record_that_would_poison_the_session_is_refused(path: Path) -> None:
         async with backstay.open(path, agent=echo) as app:
             session = await app.session()
             with pytest.raises(InvalidPayload):
-                await session.record([M.user("pay"), M.tool(ToolResult("c1", "paid"))])
+                await session.record([message.user("pay"), message.tool(ToolResult("c1", "paid"))])
             assert await session.messages() == ()
 
     play(story())
@@ -217,8 +217,8 @@ def test_editing_answers_the_new_input_in_place_of_the_old(path: Path) -> None:
         async with backstay.open(path, agent=echo) as app:
             session = await app.session()
             await (await session.send("helo")).outcome()
-            message = (await session.messages())[0].id
-            await (await session.edit(message, "hello")).outcome()
+            helo = (await session.messages())[0].id
+            await (await session.edit(helo, "hello")).outcome()
             assert told(await session.messages()) == [("user", "hello"), ("assistant", "heard hello")]
 
     play(story())
@@ -230,8 +230,8 @@ def test_retrying_and_editing_are_left_to_an_app_that_serves_the_agent(path: Pat
         async with backstay.open(path, prompt=prompt) as door, backstay.open(path, agent=echo, prompt=prompt):
             session = await door.session()
             await (await session.send("hello")).outcome()
-            message = (await session.messages())[0].id
-            turn = await (session.retry() if verb == "retry" else session.edit(message, "hello"))
+            first = (await session.messages())[0].id
+            turn = await (session.retry() if verb == "retry" else session.edit(first, "hello"))
             assert await turn.outcome() == Completed()
             assert told(await session.messages()) == [("user", "hello"), ("assistant", "heard hello")]
 

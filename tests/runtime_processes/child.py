@@ -15,7 +15,7 @@ from tests.runtime_processes.line import Words
 P = ParamSpec("P")
 
 # How long a test waits for what must happen; what works takes a hundredth of it.
-PATIENCE = float(os.environ.get("BACKSTAY_PATIENCE", "40"))
+PATIENCE = 40.0
 
 # Only the true parent of a process is told when it stops.
 OWN = multiprocessing.get_context("spawn")
@@ -97,6 +97,10 @@ class Child:
     def terminate(self) -> None:
         """Ask it to end, as a supervisor does."""
         os.kill(self.pid, signal.SIGTERM)
+
+    def interrupt(self) -> None:
+        """Ask it to end, as a person does who presses control and C."""
+        os.kill(self.pid, signal.SIGINT)
 
     def exit_code(self) -> int:
         """How it ended, once it has."""

@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import signal
+import threading
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,10 @@ from typing import Any
 import msgspec
 
 import backstay
-from backstay import Address, App, Timing
+from backstay import Address, App, Text, Timing
+from backstay.agents.adapters import AgentLike
+from backstay.agents.blocking import BlockingTurn
+from backstay.model.content import Body
 from backstay.runtime.app import OnInterrupt
 from tests.runtime_processes.line import Line
 from tests.runtime_processes.puppet import Puppet
@@ -35,19 +40,33 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 PLAIN = Setting()
 
 
+def block(pipe: "Connection[Any, Any]", path: Path) -> None:
+    """Serve an agent that says a word and then blocks its thread for ever, until SIGTERM."""
+    line = Line(pipe)
+
+    def agent(turn: BlockingTurn) -> Iterator[Body]:
+        yield Text("one ")
+        line.say("stuck")
+        threading.Event().wait()
+
+    asyncio.run(_serve(line, path, agent, Setting(timing=Timing(grace=0.1))))
+
+
 def work(pipe: "Connection[Any, Any]", path: Path, setting: Setting = PLAIN) -> None:
     """Serve the puppet as the default agent until SIGTERM; obey orders to `app`."""
-    asyncio.run(_work(Line(pipe), path, setting))
+    line = Line(pipe)
+    puppet = Puppet(line, payments=setting.payments, idempotent=setting.idempotent)
+    asyncio.run(_serve(line, path, puppet, setting))
 
 
-async def _work(line: Line, path: Path, setting: Setting) -> None:
+async def _serve(line: Line, path: Path, agent: AgentLike, setting: Setting) -> None:
     line.listen()
     report_trouble(line)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with backstay.open(
         path,
-        agent=Puppet(line, payments=setting.payments, idempotent=setting.idempotent),
+        agent=agent,
         prompt=False,
         lease_seconds=setting.lease_seconds,
         timing=setting.timing,

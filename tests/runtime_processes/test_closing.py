@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-import pytest
-
 from backstay import Address, Timing, open_store
 from backstay.model.event import TurnEnded
 from backstay.model.turn import Cancelled, Completed, Interrupted
 from tests.runtime_processes.child import Child
-from tests.runtime_processes.programs import CHAT, LONG, Setting, work
+from tests.runtime_processes.programs import CHAT, LONG, Setting, block, work
 from tests.runtime_processes.stage import ME, busy, host, play, said, seen
 
 ELSEWHERE = Address.chat("telegram", "dm", chat="elsewhere")
@@ -122,8 +120,26 @@ def test_a_tool_whose_thread_is_stuck_does_not_keep_the_process_alive(desk: Path
     assert ended.may_have_run == ("ledger-1",)
 
 
-@pytest.mark.parametrize("sessions", [5])
-def test_all_turns_of_a_process_end_when_it_closes(desk: Path, sessions: int) -> None:
+def test_an_agent_whose_thread_is_stuck_does_not_keep_the_process_alive(desk: Path) -> None:
+    async def story() -> tuple[object, list[tuple[str, str]]]:
+        with Child(block, desk / "chat.db") as child:
+            async with host(desk / "chat.db") as app:
+                session = await app.session(CHAT)
+                turn = await session.send("first")
+                await child.heard("stuck")
+                child.terminate()
+                child.ends_well()
+                return await turn.outcome(), await said(session)
+
+    outcome, messages = play(story())
+
+    assert isinstance(outcome, Interrupted)
+    assert messages == [("user", "first"), ("assistant", "one …")]
+
+
+def test_all_turns_of_a_process_end_when_it_closes(desk: Path) -> None:
+    sessions = 5
+
     async def story() -> list[object]:
         with Child(work, desk / "chat.db", Setting(timing=AT_ONCE)) as child:
             async with host(desk / "chat.db") as app:
@@ -137,6 +153,21 @@ def test_all_turns_of_a_process_end_when_it_closes(desk: Path, sessions: int) ->
                 return [await turn.outcome() for turn in turns]
 
     assert play(story()) == [Interrupted("the program was closed")] * sessions
+
+
+def test_a_person_who_presses_control_c_closes_the_app_as_a_supervisor_would(desk: Path) -> None:
+    async def story() -> tuple[object, list[tuple[str, str]]]:
+        async with busy(desk / "chat.db", Setting(timing=AT_ONCE)) as stage:
+            stage.other.interrupt()
+            assert stage.other.exit_code() == 1, "it ends with a KeyboardInterrupt, like every program"
+            with open_store(desk / "chat.db", lease_seconds=LONG) as store:
+                assert store.about().workers == 1, "nobody but this test's own app is left"
+            return await stage.turn.outcome(), await said(stage.session)
+
+    outcome, messages = play(story())
+
+    assert outcome == Interrupted("the program was closed")
+    assert messages == [("user", "first"), ("assistant", "one …")]
 
 
 def test_a_process_with_nothing_to_do_ends_at_once(desk: Path) -> None:

@@ -6,10 +6,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import backstay
 from backstay import Address, App, Text, Thought, Timing
+from backstay.agents.adapters import AgentLike
 from backstay.agents.port import AgentTurn
-from backstay.agents.tools import Tool
+from backstay.agents.tools import MayHaveRun, Tool
 from backstay.model.content import Body
 from backstay.model.event import Event, TextDelta, TurnEnded
 from backstay.model.turn import Completed, Interrupted, Outcome
@@ -20,7 +23,7 @@ from tests.runtime_processes.child import Child
 from tests.runtime_processes.line import Line, Words
 from tests.runtime_processes.mortal import MortalDisk
 from tests.runtime_processes.programs import LONG
-from tests.runtime_processes.stage import echo, listening, play
+from tests.runtime_processes.stage import echo, host, listening, play, said
 
 NEVER = 1 << 40
 TEXTS = ("first", "second", "third")
@@ -39,6 +42,29 @@ def test_a_process_killed_at_any_change_of_its_files_leaves_all_that_was_seen_an
 
         play(_tell(path, heard))
         assert auditor.all(audit, path) == [[]], f"killed at change {number}"
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_a_process_killed_at_any_change_of_its_files_never_pays_twice_unknowingly(
+    desk: Path, rounds: int, idempotent: bool
+) -> None:
+    (changes,) = _pay(desk / "counted", NEVER, idempotent=idempotent)[-1][1:]
+    deaths = 4 * rounds
+
+    for number in range(1, changes, max(1, changes // deaths)):
+        _pay(desk / f"{number}", number, idempotent=idempotent)
+
+        _pay(desk / f"{number}", NEVER, idempotent=idempotent)
+
+        paid = (desk / f"{number}" / "payments").read_text().split()
+        messages = play(_answer(desk / f"{number}" / "chat.db"))
+        assert messages[0] == ("user", "pay")
+        assert messages[-1] in [("assistant", "paid 5"), ("assistant", "perhaps")]
+        if idempotent:
+            assert (len(set(paid)), messages[-1][1]) == (1, "paid 5")
+        else:
+            assert len(paid) == 1 or (not paid and messages[-1][1] == "perhaps")
+        assert [message for message in messages if message[0] == "user"] == [("user", "pay")]
 
 
 # --- a life ---------------------------------------------------------------------------------------------------------
@@ -78,6 +104,54 @@ async def _converse(app: App, room: Address, line: Line) -> None:
 async def _report(session: SessionHandle, room: Address, line: Line) -> None:
     async for event in session.follow():
         line.say("seen", room.spelling, event.number, _gist(event))
+
+
+# --- a payment ------------------------------------------------------------------------------------------------------
+
+
+def _pay(folder: Path, number: int, *, idempotent: bool) -> list[Words]:
+    """Ask for a payment and wait for its end, in a process that dies at the n-th change; or go on where one died."""
+    folder.mkdir(exist_ok=True)
+    (folder / "payments").touch()
+    with Child(pay_and_die, folder, number, idempotent=idempotent) as child:
+        return child.everything()
+
+
+def pay_and_die(pipe: "Connection[Any, Any]", folder: Path, number: int, *, idempotent: bool) -> None:
+    """Have a payment made, once; an interrupted one is gone on with."""
+
+    def pay(amount: int, key: str) -> str:
+        with (folder / "payments").open("a") as file:
+            file.write(f"{key}\n")
+        return f"paid {amount}"
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        try:
+            yield Text(await turn.call(Tool(name="pay", function=pay, idempotent=idempotent), {"amount": 5}))
+        except MayHaveRun:
+            yield Text("perhaps")
+
+    disk = MortalDisk(number, die)
+    asyncio.run(_ask_for_payment(folder / "chat.db", agent))
+    pipe.send(("changes", disk.changes))
+
+
+async def _ask_for_payment(path: Path, agent: AgentLike) -> None:
+    async with backstay.open(path, agent=agent, prompt=False, lease_seconds=LONG, on_interrupt="resume") as app:
+        session = await app.session(ROOMS[0])
+        await (await session.send("pay", request_id="pay")).outcome()
+        async with listening(session.follow()) as story:
+            async for _ in story:
+                if (await session.read()).running is None:
+                    return
+
+
+async def _answer(path: Path) -> list[tuple[str, str]]:
+    async with host(path) as app:
+        return await said(await app.session(ROOMS[0]))
+
+
+# --- a talk ---------------------------------------------------------------------------------------------------------
 
 
 async def talker(turn: AgentTurn) -> AsyncIterator[Body]:

@@ -8,12 +8,12 @@ from typing import NamedTuple
 import pytest
 
 import backstay
-from backstay import App, Text, Thought, Timing, ToolCall, ToolResult, open_store
+from backstay import Address, App, Text, Thought, Timing, ToolCall, ToolResult, open_store
 from backstay.model.content import Part
 from backstay.model.event import Event, TurnEnded
 from backstay.model.message import Message
 from backstay.model.session import Session
-from backstay.model.turn import Cancelled, Completed, Interrupted
+from backstay.model.turn import Cancelled, Completed, IfBusy, Interrupted
 from backstay.runtime.session import SessionHandle
 from backstay.runtime.turn import TurnHandle
 from tests.crash.audit import audit
@@ -141,6 +141,14 @@ async def by_events(onlooker: Onlooker, expected: Boundary) -> None:
     assert events[-1].body.may_have_run == expected.may_have_run
 
 
+async def by_follow(onlooker: Onlooker, expected: Boundary) -> None:
+    async with listening(onlooker.session.follow()) as story:
+        async for event in story:
+            if isinstance(event.body, TurnEnded):
+                assert event.body.may_have_run == expected.may_have_run
+                return
+
+
 async def by_send(onlooker: Onlooker, _: Boundary) -> None:
     fourth = await onlooker.session.send("fourth")
     story = await _whole_story(onlooker.session)
@@ -164,6 +172,7 @@ LOOKS: dict[str, Look] = {
     "messages": by_messages,
     "outcome": by_outcome,
     "events": by_events,
+    "follow": by_follow,
     "send": by_send,
 }
 REOPENING: dict[str, Look] = {"list": by_list, "address": by_address, "id": by_id}
@@ -208,6 +217,44 @@ def test_a_killed_turn_is_found_interrupted_by_the_first_who_opens_the_store_aga
     play(story())
 
     _check(path, expected, auditor)
+
+
+@pytest.mark.parametrize("if_busy", ["enqueue", "reject", "steer", "replace", "fork"])
+def test_a_session_whose_process_was_killed_is_not_busy(desk: Path, if_busy: IfBusy) -> None:
+    path = desk / "chat.db"
+
+    async def story() -> tuple[object, object, bool]:
+        async with host(path, Timing(reap=math.inf)) as app:
+            with Child(work, path) as child:
+                child.order("app", "send", "first")
+                child.hear("speaking", "first")
+                session, turn = (await _onlooker(app))[1:]
+                child.kill()
+            second = await session.send("second", if_busy=if_busy)
+            async with backstay.open(path, agent=echo, prompt=False, lease_seconds=LONG):
+                return await turn.outcome(), await second.outcome(), second.session == session.id
+
+    first, second, here = play(story())
+
+    assert isinstance(first, Interrupted)
+    assert second == Completed()
+    assert here
+
+
+def test_all_turns_of_a_killed_process_are_found_by_one_look_at_the_list(desk: Path) -> None:
+    path = desk / "chat.db"
+    rooms = [Address.chat("matrix", "group", chat=f"{number}") for number in range(5)]
+
+    async def story() -> list[object]:
+        async with host(path, Timing(reap=math.inf)) as app:
+            with Child(work, path) as child:
+                for number, room in enumerate(rooms):
+                    await (await app.session(room)).send(f"hello {number}")
+                    await child.heard("speaking", f"hello {number}")
+                child.kill()
+            return [session.running for session in (await app.sessions()).sessions]
+
+    assert play(story()) == [None] * len(rooms)
 
 
 def test_a_turn_that_had_ended_before_its_process_was_killed_stays_completed(desk: Path) -> None:

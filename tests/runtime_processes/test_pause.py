@@ -1,5 +1,6 @@
 """A process sleeps through its lease and another goes on: when it wakes it is fenced off, and works on as if new."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -7,12 +8,13 @@ from pathlib import Path
 import backstay
 from backstay import App, Timing
 from backstay.agents.adapters import AgentLike
-from backstay.model.event import TurnEnded
+from backstay.model.event import Event, TurnEnded
 from backstay.model.turn import Cancelled, Completed, Interrupted
+from backstay.runtime.session import SessionHandle
 from tests.runtime_processes.child import OwnChild
 from tests.runtime_processes.programs import CHAT, Setting, work
 from tests.runtime_processes.shared_clock import SharedClock
-from tests.runtime_processes.stage import busy, echo, play, said, seen
+from tests.runtime_processes.stage import busy, echo, listening, play, said, seen
 
 LEASE = 30.0
 
@@ -65,6 +67,29 @@ def test_a_holder_that_slept_through_its_lease_is_fenced_and_its_words_never_app
         ("user", "third"),
         ("assistant", "awake"),
     ]
+
+
+def test_who_follows_sees_one_story_without_a_gap_across_a_change_of_holders(desk: Path) -> None:
+    room = Bedroom(desk)
+
+    async def story() -> tuple[list[Event], list[Event]]:
+        with room.sleeper() as sleeper:
+            _speak_and_fall_asleep(sleeper)
+            async with room.awake() as app:
+                session = await app.session(CHAT)
+                watching = asyncio.create_task(_until_ended(session, 3))
+                room.clock.advance(LEASE + 1)
+                async with room.awake(echo) as other:
+                    await (await (await other.session(CHAT)).send("second")).outcome()
+                sleeper.order("first", "say", "too late")
+                sleeper.go_on()
+                await asyncio.to_thread(_still_works, sleeper)
+                return await watching, await _until_ended(session, 3)
+
+    live, replay = play(story())
+
+    assert [event.number for event in live] == list(range(1, len(live) + 1))
+    assert live == replay
 
 
 def test_what_a_tool_returned_to_a_holder_that_slept_through_its_lease_is_not_recorded(desk: Path) -> None:
@@ -155,6 +180,16 @@ def test_a_lease_lapses_by_the_clock_of_the_machine_too(desk: Path) -> None:
         ("user", "third"),
         ("assistant", "awake"),
     ]
+
+
+async def _until_ended(session: SessionHandle, turns: int) -> list[Event]:
+    """The session's story until so many of its turns have ended."""
+    events = []
+    async with listening(session.follow()) as story:
+        while turns:
+            events.append(await anext(story))
+            turns -= isinstance(events[-1].body, TurnEnded)
+    return events
 
 
 # --- steps ----------------------------------------------------------------------------------------------------------

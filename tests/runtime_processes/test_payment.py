@@ -242,6 +242,22 @@ def test_of_two_calls_the_one_with_a_result_is_reused_and_the_other_may_have_run
     assert len({first, second, third}) == 3
 
 
+def test_a_resumed_agent_that_does_other_things_first_is_still_told_of_the_call_that_may_have_run(shop: Shop) -> None:
+    key = shop.pay_and_die()
+
+    with shop.heir() as heir:
+        heir.hear("speaking", ASKED)
+        heir.order(ASKED, "call", "look", {"at": "account"})
+        heir.order("look", "return")
+        assert heir.hear(ASKED, "called") == ("returned", "looked at account")
+        heir.order(ASKED, *PAY)
+        kind, _ = heir.hear(ASKED, "called")
+        _finish(heir, "I may have paid already")
+
+    assert kind == "MayHaveRun"
+    assert shop.payments() == [key]
+
+
 def test_a_turn_that_is_killed_again_and_again_repeats_its_call_under_one_key(shop: Shop) -> None:
     key = shop.pay_and_die(idempotent=True)
     for _ in range(2):
@@ -285,6 +301,30 @@ def test_of_many_heirs_one_goes_on(shop: Shop, heirs: int) -> None:
     assert sum(words[0] == "speaking" for report in reports for words in report) == 1
     assert shop.payments() == [key, key]
     assert [type(turn.outcome) for turn in shop.turns()] == [Interrupted, Completed]
+
+
+def test_an_heir_goes_on_with_what_somebody_else_found_dead(shop: Shop) -> None:
+    key = shop.pay_and_die()
+    assert [type(turn.outcome) for turn in shop.turns()] == [Interrupted]
+
+    with shop.heir(idempotent=True) as heir:
+        heir.hear("speaking", ASKED)
+        heir.order(ASKED, *PAY)
+        heir.hear("inside", "pay", key)
+
+
+def test_an_heir_leaves_alone_what_a_person_has_undone(shop: Shop) -> None:
+    key = shop.pay_and_die()
+    with open_store(shop.path, lease_seconds=LONG) as store:
+        store.undo(store.list(owner=ME).sessions[0].id, owner=ME)
+
+    with shop.heir() as heir:
+        heir.hear("open")
+        heir.order("app", "send", "next")
+        (history,) = heir.hear("speaking", "next")
+
+    assert history == [("user", "next")]
+    assert shop.payments() == [key]
 
 
 def test_an_heir_goes_on_whatever_else_waits_for_it(shop: Shop) -> None:
@@ -413,6 +453,24 @@ def test_an_approval_can_be_given_after_a_restart_and_the_tool_runs_once(shop: S
     assert answer == ("returned", "looked at disk")
 
 
+@pytest.mark.parametrize("approve", [True, False])
+def test_a_person_may_decide_while_nobody_runs_and_is_not_asked_again(shop: Shop, approve: bool) -> None:
+    _ask_and_die(shop)
+    with open_store(shop.path, lease_seconds=LONG) as store:
+        (turn,) = shop.turns()
+        (call,) = store.calls(turn.id, owner=ME)
+        decide = store.approve if approve else store.deny
+        decide(turn.id, call.call, owner=ME, arguments_hash=call.arguments_hash)
+
+    with shop.heir() as heir:
+        heir.hear("speaking", ASKED)
+        heir.order("look", "return")
+        heir.order(ASKED, *WIPE)
+        kind, _ = heir.hear(ASKED, "called")
+
+    assert kind == ("returned" if approve else "ToolFailed")
+
+
 def test_what_was_denied_before_a_restart_is_not_asked_again(shop: Shop) -> None:
     with shop.cashier() as child, open_store(shop.path, lease_seconds=LONG) as store:
         child.order("report")
@@ -422,7 +480,8 @@ def test_what_was_denied_before_a_restart_is_not_asked_again(shop: Shop) -> None
         child.hear("stored", "tool_called")
         (session,) = store.list(owner=ME).sessions
         assert session.running is not None
-        store.deny(session.running, "ledger-1", owner=ME)
+        (call,) = store.calls(session.running, owner=ME)
+        store.deny(session.running, call.call, owner=ME)
         child.hear(ASKED, "called")
         child.order(ASKED, "steering")
         child.hear(ASKED, "took")

@@ -27,6 +27,7 @@ from tests.runtime_processes.stage import busy, host, listening, play, said, see
 
 SESSIONS = 8
 TURNS = 40
+DEATHS = 3
 
 
 # --- several on one queue -------------------------------------------------------------------------------------------
@@ -71,26 +72,31 @@ def test_processes_that_send_to_the_same_sessions_and_serve_them_answer_each_tur
 
 
 def test_every_turn_ends_once_however_often_those_who_answer_are_killed(desk: Path, auditor: Crew, rounds: int) -> None:
-    path = desk / "chat.db"
-    dice = random.Random(rounds)
+    for seed in range(max(1, rounds // DEATHS)):
+        path = desk / f"{seed}" / "chat.db"
 
-    async def story() -> list[Outcome]:
-        async with host(path) as app:
-            turns = [await _send(app, number) for number in range(TURNS)]
-            for _ in range(rounds):
-                with Child(answer, path) as mortal:
-                    for _ in range(dice.randrange(TURNS // rounds + 1)):
-                        await mortal.heard("answered")
-                    mortal.kill()
-            with Child(answer, path):
-                return [await turn.outcome() for turn in turns]
+        outcomes = play(_answer_among_deaths(path, random.Random(seed)))
 
-    outcomes = play(story())
+        assert {type(outcome) for outcome in outcomes} <= {Completed, Interrupted}
+        assert sum(isinstance(outcome, Interrupted) for outcome in outcomes) <= DEATHS * SESSIONS
+        _check_rooms(path, _whole_or_cut)
+        assert auditor.all(audit, path) == [[]]
 
-    assert {type(outcome) for outcome in outcomes} <= {Completed, Interrupted}
-    assert sum(isinstance(outcome, Interrupted) for outcome in outcomes) <= rounds * SESSIONS
-    _check_rooms(path, _whole_or_cut)
-    assert auditor.all(audit, path) == [[]]
+
+async def _answer_among_deaths(path: Path, dice: random.Random) -> list[Outcome]:
+    """How all turns ended, when one process after the other was killed after it had been asked for some answers."""
+    batch = TURNS // (DEATHS + 1)
+    async with host(path) as app:
+        turns = []
+        for death in range(DEATHS):
+            turns += [await _send(app, number) for number in range(death * batch, (death + 1) * batch)]
+            with Child(answer, path) as mortal:
+                for _ in range(dice.randrange(batch)):
+                    await mortal.heard("answered")
+                mortal.kill()
+        turns += [await _send(app, number) for number in range(len(turns), TURNS)]
+        with Child(answer, path):
+            return [await turn.outcome() for turn in turns]
 
 
 def answer(pipe: "Connection[Any, Any]", path: Path) -> None:

@@ -28,6 +28,7 @@ _ANOTHER = -1
 
 Outcome = Literal["completed", "cancelled", "failed", "interrupted"]
 State = Literal["open", "ended", "expired", "deleted"]
+Finished = list[tuple[str, list[str]]]
 Step = tuple[Literal["text", "call", "return", "steer"], str]
 
 
@@ -53,7 +54,7 @@ class PlainTurn:
     place: tuple[int, int]
     created_at: int
     steer: bool = False
-    record: list[tuple[str, list[str]]] | None = None
+    record: Finished | None = None
     state: Literal["waiting", "running", "ended"] = "waiting"
     outcome: Outcome | None = None
     cancelling: bool = False
@@ -250,12 +251,12 @@ class PlainStore:
         self._require_open(session)
         session.pinned = pinned
 
-    def rename(self, session: PlainSession, title: str | None, by: str) -> None:
+    def rename(self, session: PlainSession, title: str | None, *, by_agent: bool) -> None:
         self.meet(session)
         self._require_open(session)
-        if by == "agent" and session.title_by == "person":
-            return
-        session.title, session.title_by = title, by if title else None
+        if not by_agent or session.title_by != "person":
+            by = "agent" if by_agent else "person"
+            session.title, session.title_by = title, by if title else None
 
     def point(self, address: str, session: PlainSession) -> None:
         self.meet(session)
@@ -324,20 +325,8 @@ class PlainStore:
             self.requests[key] = body, turn
         return turn, opened
 
-    def record(
-        self,
-        to: str | PlainSession,
-        said: list[tuple[str, list[str]]],
-        *,
-        owner: str,
-        if_busy: str,
-        expect_revision: int | None,
-        request: str | None = None,
-    ) -> PlainTurn:
-        key, body = (owner, to, request), ("record", said)
-        if request is not None and key in self.requests:
-            return self._repeated(key, body)
-        session = self._target(to, owner)
+    def record(self, session: PlainSession, said: Finished, *, if_busy: str, expect_revision: int | None) -> PlainTurn:
+        self._target(session, session.owner)
         self._require_revision(session, expect_revision)
         busy = session.running is not None or bool(session.queue)
         if busy and if_busy == "reject":
@@ -348,8 +337,6 @@ class PlainStore:
         session.queue.append(turn)
         if not busy:
             self._go_on(session, ())
-        if request is not None:
-            self.requests[key] = body, turn
         return turn
 
     def claimable(self, agents: Collection[str]) -> list[PlainSession]:
@@ -381,12 +368,12 @@ class PlainStore:
         return taken
 
     def finish(
-        self, turn: PlainTurn, outcome: Outcome, steps: Sequence[Step], agents: Collection[str]
+        self, turn: PlainTurn, outcome: Outcome, steps: Sequence[Step], agents: Collection[str], holder: str
     ) -> PlainTurn | None:
         self._require_held(turn)
         turn.story += steps
         self._end(turn.session, outcome)
-        return self._go_on(turn.session, agents, turn.holder)
+        return self._go_on(turn.session, agents, holder)
 
     def cancel(self, turn: PlainTurn, take: bool) -> None:
         self.meet(turn.session)

@@ -95,6 +95,7 @@ class App:
         self._makers = {name: maker_of(agent) for name, agent in agents.items()}
         self._owner, self._timing, self._lease_seconds, self._prompt = owner, timing, lease_seconds, prompt
         self._entered: Desk | None = None
+        self._left_alone: set[TurnId] = set()
         self._polling: asyncio.Task[None] | None = None
         self._attending: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -108,9 +109,15 @@ class App:
         titler = self._titler
         if titler is not None:
             runner.on_completed = lambda turn: desk.send_off(give_title(desk, turn, titler), f"title {turn.session}")
-        # Whoever died before is missed now, before anybody can look.
-        await crossing.read(store.reap)
-        await self._resume_interrupted(desk)
+        try:
+            # Whoever died before is missed now, before anybody can look.
+            await self._look_after_the_dead(desk)
+        except StoreError:
+            log.warning("turns of dead processes could not be ended yet", exc_info=True)
+        except BaseException:
+            self._entered = None
+            await crossing.close()
+            raise
         self._polling = asyncio.create_task(pulse.run(), name="backstay pulse")
         self._attending = asyncio.create_task(self._attend(desk), name="backstay attendance")
         return self
@@ -205,8 +212,7 @@ class App:
             try:
                 if self._age(looked) >= self._timing.reap:
                     looked = asyncio.get_running_loop().time()
-                    await desk.crossing.read(desk.crossing.store.reap)
-                    await self._resume_interrupted(desk)
+                    await self._look_after_the_dead(desk)
                 now = desk.crossing.store.version()
                 if now != version:
                     await self._claim_all(desk)
@@ -216,16 +222,22 @@ class App:
             with suppress(TimeoutError):
                 await asyncio.wait_for(closing.wait(), self._timing.poll)
 
-    async def _resume_interrupted(self, desk: Desk) -> None:
-        """Go on with what was interrupted, whoever noticed it, if that is the policy."""
+    async def _look_after_the_dead(self, desk: Desk) -> None:
+        """End the turns of those who are gone, and go on with what was interrupted, if that is the policy."""
+        store = desk.crossing.store
+        await desk.crossing.read(store.reap)
         if self._on_interrupt != "resume":
             return
-        store = desk.crossing.store
         for turn, owner in await desk.crossing.read(store.interrupted, desk.runner.names):
-            try:
-                desk.start(await desk.crossing.write(Store.resume, turn, owner=owner))
-            except (NotFound, Conflict):
-                log.info("interrupted turn is left as it is", extra={"turn": turn}, exc_info=True)
+            if turn not in self._left_alone:
+                await self._resume(desk, turn, owner)
+
+    async def _resume(self, desk: Desk, turn: TurnId, owner: str) -> None:
+        try:
+            desk.start(await desk.crossing.write(Store.resume, turn, owner=owner))
+        except (NotFound, Conflict) as error:
+            self._left_alone.add(turn)
+            log.info("interrupted turn is left as it is", extra={"turn": turn, "error": str(error)})
 
     async def _claim_all(self, desk: Desk) -> None:
         """Take what waits. A claim under way is always waited for, so that no turn is opened and then forgotten."""

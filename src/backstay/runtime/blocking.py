@@ -28,6 +28,7 @@ from backstay.runtime.turn import TurnHandle
 from backstay.store.port import ANY
 
 T = TypeVar("T")
+STUBBORN_SECONDS = 2.0
 
 
 class Portal:
@@ -77,7 +78,9 @@ class Portal:
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        if others:
+            # One that ignores its cancellation is left behind with the loop's thread, which is a daemon.
+            await asyncio.wait(others, timeout=STUBBORN_SECONDS)
         await self._loop.shutdown_asyncgens()
 
 

@@ -1,8 +1,8 @@
 """A live turn: what its agent sees and may ask for."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Coroutine, Mapping
+from typing import Any, TypeVar
 
 from backstay.agents.tools import MayHaveRun, Tool, ToolFailed
 from backstay.errors import LeaseLost, Rejected, StoreError
@@ -14,7 +14,9 @@ from backstay.runtime.crossing import Crossing
 from backstay.runtime.ledger import Ledger, Line
 from backstay.runtime.pulse import Pulse
 from backstay.runtime.recorder import Recorder, TurnOver
-from backstay.runtime.workshop import Workshop
+from backstay.runtime.workshop import ToolExited, Workshop
+
+T = TypeVar("T")
 
 
 class LiveTurn:
@@ -61,7 +63,7 @@ class LiveTurn:
         return self._recorder.cancel_asked.is_set()
 
     async def steering(self) -> tuple[Steering, ...]:
-        return (await self._recorder.sync(steering=True)).steering
+        return await self._recorder.steering()
 
     async def call(self, tool: Tool, arguments: Mapping[str, Json]) -> Any:  # Any: whatever JSON the tool returns
         earlier = self._ledger.recall(tool.name, dict(arguments))
@@ -86,12 +88,13 @@ class LiveTurn:
     async def _use(self, tool: Tool, arguments: Mapping[str, Json], call: str, key: str) -> Any:  # Any: JSON
         """Run the tool, and write down what came of it before the agent sees it."""
         try:
-            output = await self._workshop.run(tool, arguments, key)
+            output = await self._or_over(self._workshop.run(tool, arguments, key))
             await self._return(ToolResult(call, output))
         except (LeaseLost, StoreError, TurnOver, asyncio.CancelledError):
             raise
         except (Exception, SystemExit) as error:
-            reason = f"{type(error).__name__}: {error}"
+            raised = error.__cause__ if isinstance(error, ToolExited) else error
+            reason = f"{type(raised).__name__}: {raised}"
             if isinstance(error, Rejected):
                 reason = f"it returned something that is no JSON ({error})"
             await self._return(ToolResult(call, reason, error=True))
@@ -104,24 +107,27 @@ class LiveTurn:
 
     async def _decision(self, call: str) -> Approval:
         """Wait until a person has decided, or the turn is over."""
-        with self._pulse.watch(self.session, self.owner) as watch:
+        with self._pulse.watch(self.session, self.owner) as watch, self._recorder.waiting_for_others():
             while True:
                 seen = max(watch.head, self._recorder.proof.event)
                 calls = await self._crossing.read(self._crossing.store.calls, self.id, owner=self.owner)
                 found = next(line.approval for line in calls if line.call == call)
                 if found != "asked":
                     return found
-                await self._beyond_or_over(watch.beyond(seen))
+                await self._or_over(watch.beyond(seen))
 
-    async def _beyond_or_over(self, news: Any) -> None:  # Any: the coroutine of a watch
-        waiting = {asyncio.ensure_future(news), asyncio.ensure_future(self._recorder.over.wait())}
+    async def _or_over(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for something, but not longer than the turn lasts: what it started ends with it."""
+        task = asyncio.ensure_future(work)
+        over = asyncio.ensure_future(self._recorder.over.wait())
         try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task, over}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise TurnOver(f"{self.id} has ended")
+            return task.result()
         finally:
-            for one in waiting:
-                one.cancel()
-        if self._recorder.over.is_set():
-            raise TurnOver(f"{self.id} has ended")
+            task.cancel()
+            over.cancel()
 
 
 def _remembered(tool: Tool, result: ToolResult) -> Any:  # Any: whatever JSON the tool returned

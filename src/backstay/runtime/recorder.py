@@ -1,17 +1,21 @@
 """The recorder: gathers what a running turn's agent says and writes it down, and keeps the turn's lease and mail."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
 
 from backstay.errors import BackstayError, InvalidPayload, LeaseLost, Rejected, StoreFull, StoreUnavailable
 from backstay.model.codec import check_body
 from backstay.model.content import BODIES, Body, Text, Thought, ToolCall
-from backstay.model.turn import Checkpointed, Mail, OpenTurn
+from backstay.model.turn import Checkpointed, Mail, OpenTurn, Steering
 from backstay.runtime.buffer import Buffer
 from backstay.runtime.crossing import Crossing
 from backstay.runtime.pulse import Pulse
 from backstay.runtime.timing import Timing
 from backstay.store.port import Store
+
+T = TypeVar("T")
 
 
 class TurnOver(BackstayError):
@@ -55,6 +59,8 @@ class Recorder:
         self._wanted: list[_Wanted] = []
         self._keys: dict[str, str] = {}
         self._repeats: dict[str, int] = {}
+        self._steering: list[Steering] = []
+        self.kept_waiting = 0
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         # The first words are stored, and so shown, at once.
@@ -69,7 +75,8 @@ class Recorder:
         self.keep(body)
         while self._buffer.bytes >= self._timing.buffer_bytes and not self.over.is_set():
             self._room.clear()
-            await self._room.wait()
+            with self.waiting_for_others():
+                await self._room.wait()
 
     def keep(self, body: Body) -> None:
         """Take something without waiting, or refuse it for what is wrong with it."""
@@ -100,6 +107,22 @@ class Recorder:
         while call.id not in self._keys:
             await self.sync()
         return self._keys[call.id]
+
+    @contextmanager
+    def waiting_for_others(self) -> Iterator[None]:
+        """Inside the block the agent's silence is not its own: a person, or the disk, is being waited for."""
+        self.kept_waiting += 1
+        try:
+            yield
+        finally:
+            self.kept_waiting -= 1
+            self.last_word = asyncio.get_running_loop().time()
+
+    async def steering(self) -> tuple[Steering, ...]:
+        """Take what was sent to steer the turn; each of it is given to one asker, once."""
+        await self.sync(steering=True)
+        taken, self._steering = tuple(self._steering), []
+        return taken
 
     async def sync(self, *, steering: bool = False) -> Checkpointed:
         """Wait until everything said so far is stored, durably if it holds more than words."""
@@ -146,6 +169,16 @@ class Recorder:
         for one in self._wanted:
             one.settle(TurnOver(f"{self.proof.id} has ended"))
         self._wanted = []
+
+    async def insist(self, write: Callable[[], Awaitable[T]]) -> T:
+        """Write, again and again while the disk is full, taken or away, as long as the lease allows."""
+        while True:
+            try:
+                return await write()
+            except (StoreFull, StoreUnavailable):
+                if self._age(self._last_write) >= self._lease_seconds:
+                    raise
+                await asyncio.sleep(self._timing.retry)
 
     def rest(self) -> Sequence[Body]:
         """What was said and not written yet."""
@@ -207,23 +240,19 @@ class Recorder:
                 return
 
     async def _insist(self, bodies: Sequence[Body], *, steering: bool) -> Checkpointed:
-        """Checkpoint, again and again while the disk is full or taken, as long as the lease allows."""
-        while True:
-            try:
-                return await self._crossing.write(
-                    Store.checkpoint, self.proof, bodies, take_steering=steering, repeats=self._repeats
-                )
-            except (StoreFull, StoreUnavailable):
-                if self._age(self._last_write) >= self._lease_seconds:
-                    raise
-                await asyncio.sleep(self._timing.retry)
+        return await self.insist(
+            lambda: self._crossing.write(
+                Store.checkpoint, self.proof, bodies, take_steering=steering, repeats=self._repeats
+            )
+        )
 
     async def _renew(self) -> None:
-        answer = await self._crossing.write(Store.renew, self.proof)
+        answer = await self.insist(lambda: self._crossing.write(Store.renew, self.proof))
         self._written(answer.open, answer.mail)
 
     def _accept(self, answer: Checkpointed) -> None:
         self._keys.update(answer.keys)
+        self._steering += answer.steering
         self._written(answer.open, answer.mail)
 
     def _written(self, proof: OpenTurn, mail: Mail) -> None:

@@ -126,9 +126,12 @@ class Runner:
         try:
             async for body in words:
                 await recorder.put(body)
-        finally:
-            if isinstance(words, AsyncGenerator):
-                await words.aclose()
+        except GeneratorExit:
+            raise  # The loop is gone, and with it every way to close anything.
+        except BaseException:
+            await _close_words(words)
+            raise
+        await _close_words(words)
 
     async def _close(self, agent: Agent, name: str) -> None:
         try:
@@ -188,8 +191,9 @@ class Runner:
             return Interrupted("the program was closed")
         if self._timing.turn is not None and now - began >= self._timing.turn:
             return Failed(f"the agent took longer than {self._timing.turn:g} s")
-        if self._timing.step is not None and now - recorder.last_word >= self._timing.step:
-            return Failed(f"the agent said nothing for {self._timing.step:g} s")
+        step = None if recorder.kept_waiting else self._timing.step
+        if step is not None and now - recorder.last_word >= step:
+            return Failed(f"the agent said nothing for {step:g} s")
         return None
 
     def _patience(self, recorder: Recorder, began: float, over: float | None) -> float | None:
@@ -198,7 +202,8 @@ class Runner:
         if self._timing.turn is not None:
             limits.append(began + self._timing.turn - now)
         if self._timing.step is not None:
-            limits.append(recorder.last_word + self._timing.step - now)
+            since = now if recorder.kept_waiting else recorder.last_word
+            limits.append(since + self._timing.step - now)
         return max(0.0, min(limits)) if limits else None
 
     async def _quieten(self, task: "asyncio.Task[None]") -> None:
@@ -229,8 +234,8 @@ class Runner:
     async def _finish(self, recorder: Recorder, outcome: Outcome) -> OpenTurn | None:
         bodies = recorder.rest()
         try:
-            finished = await self._crossing.write(
-                Store.finish, recorder.proof, outcome, bodies=bodies, agents=self.names
+            finished = await recorder.insist(
+                lambda: self._crossing.write(Store.finish, recorder.proof, outcome, bodies=bodies, agents=self.names)
             )
         except LeaseLost:
             return None
@@ -246,6 +251,11 @@ class Runner:
         if isinstance(outcome, Completed) and self.on_completed is not None:
             self.on_completed(recorder.proof)
         return finished.opened
+
+
+async def _close_words(words: AsyncIterator[Body]) -> None:
+    if isinstance(words, AsyncGenerator):
+        await words.aclose()
 
 
 def _reason(error: BaseException) -> str:

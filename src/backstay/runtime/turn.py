@@ -55,21 +55,33 @@ class TurnHandle:
                     return
             if any(isinstance(event.body, SessionDeleted) for event in page.events):
                 return
-            if not page.more and (await self.read()).state == "ended":
+            if not page.more and await self._is_over():
                 # It ended just now, or before the reader came: in either case this is all that is left to tell.
-                rest = await crossing.read(crossing.store.events_after, self.session, page.next, owner=self._owner)
-                for event in self._own(rest):
+                async for event in self._rest(page.next):
                     yield event
                 return
+
+    async def _rest(self, cursor: Cursor) -> AsyncGenerator[Event, None]:
+        """What the story of an ended turn still has after a cursor."""
+        crossing, more = self._desk.crossing, True
+        while more:
+            page = await crossing.read(crossing.store.events_after, self.session, cursor, owner=self._owner)
+            cursor, more = page.next, page.more
+            for event in self._own(page):
+                yield event
+
+    async def _is_over(self) -> bool:
+        """Whether the turn has ended, or went with its session."""
+        try:
+            return (await self.read()).state == "ended"
+        except NotFound:
+            return True
 
     async def _is_told_before(self, number: int) -> bool:
         """Whether the turn has ended and this is the last number of the session's story."""
         crossing = self._desk.crossing
-        try:
-            if (await self.read()).state != "ended":
-                return False
-        except NotFound:
-            return False  # It went with its session, whose tombstone will say so.
+        if not await self._is_over():
+            return False
         heads = await crossing.read(crossing.store.heads, [(self.session, self._owner)])
         return heads.get(self.session, 0) == number
 

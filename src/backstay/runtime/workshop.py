@@ -11,6 +11,10 @@ from backstay.agents.tools import Tool
 from backstay.model.content import Json
 
 
+class ToolExited(Exception):
+    """A tool wanted to end the program; its cause says how."""
+
+
 class Workshop:
     """Runs tools, and counts those that were left behind by a turn that ended before them."""
 
@@ -20,9 +24,13 @@ class Workshop:
     async def run(self, tool: Tool, arguments: Mapping[str, Json], key: str) -> Any:  # Any: what the tool returns
         """Run a tool's function: on the loop if it is async, else on a thread. Its context is the turn's."""
         named = {**arguments, "key": key} if tool.takes_key else dict(arguments)
-        if inspect.iscoroutinefunction(tool.function):
-            return await tool.function(**named)
-        return await self._on_a_thread(lambda: tool.function(**named), tool.name)
+        try:
+            if inspect.iscoroutinefunction(tool.function):
+                return await tool.function(**named)
+            return await self._on_a_thread(lambda: tool.function(**named), tool.name)
+        except SystemExit as error:
+            # It would end the whole program, and every other turn with it.
+            raise ToolExited from error
 
     async def _on_a_thread(self, work: Callable[[], Any], name: str) -> Any:  # Any: what the tool returns
         loop = asyncio.get_running_loop()

@@ -82,6 +82,7 @@ SELECT t.id, s.owner FROM turns t CROSS JOIN sessions s
 WHERE t.outcome = 'interrupted' AND t.ended_at >= :moment AND t.agent = :agent AND s.id = t.session_id
     AND s.state = 'open' AND s.running_id IS NULL AND s.waiting = 0
     AND NOT EXISTS (SELECT 1 FROM turns l WHERE l.session_id = t.session_id AND l.event > t.event)
+    AND (SELECT count(*) FROM turns r WHERE r.session_id = t.session_id AND r.root_id = t.root_id) <= :most
 ORDER BY t.ended_at LIMIT :limit
 
 -- name: line_of_ledger

@@ -15,6 +15,8 @@ from backstay.store.verbs.turns import TurnRow, call_value
 from backstay.store.verbs.turns import find as find_turn
 from backstay.store.verbs.windows import END
 
+# A turn that takes its process down with it is not gone on with for ever.
+RESUMPTIONS = 10
 # Greater than every session id, so that a list without a cursor starts at its very top.
 _TOP = SessionId("~")
 
@@ -119,7 +121,11 @@ def ledger(tx: Transaction, root: TurnId, owner: str) -> tuple[Call, ...]:
 
 def interrupted(tx: Transaction, agents: Collection[str], moment: int) -> list[tuple[TurnId, str]]:
     """Turns interrupted since this moment that one of these agents could go on with, and their owners."""
-    rows = (row for agent in agents for row in tx.all("interrupted_turns", agent=agent, moment=moment, limit=1_000))
+    rows = (
+        row
+        for agent in agents
+        for row in tx.all("interrupted_turns", agent=agent, moment=moment, most=RESUMPTIONS, limit=1_000)
+    )
     return [(row[0], row[1]) for row in rows]
 
 

@@ -1,0 +1,165 @@
+"""Trouble with the disk: what is said meanwhile is kept, and a turn goes on, or ends, when the disk is back."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import backstay
+from backstay import Text, Timing
+from backstay.agents.port import AgentTurn
+from backstay.agents.tools import tool
+from backstay.errors import StoreError
+from backstay.model.content import Body
+from backstay.model.turn import Cancelled, Completed
+from backstay.runtime.session import SessionHandle
+from tests.runtime.stage import Gate, echo, first_words, play, stopping_at, told
+
+EAGER = Timing(flush=0, retry=0.005, poll=0.005)
+
+
+@contextmanager
+def gone(folder: Path) -> Iterator[None]:
+    """Inside the block the disk is not there."""
+    elsewhere = folder.with_name("elsewhere")
+    folder.rename(elsewhere)
+    try:
+        yield
+    finally:
+        elsewhere.rename(folder)
+
+
+async def fail_to_write(session: SessionHandle) -> None:
+    """Notice that nothing can be written; whatever was to be written before has noticed it too."""
+    for number in range(10):
+        with pytest.raises(StoreError):
+            await session.rename(f"{number}")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    return folder / "chat.db"
+
+
+def test_words_said_while_the_disk_was_away_are_stored_when_it_is_back(path: Path, prompt: bool) -> None:
+    gates = [Gate(), Gate()]
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text("one ")
+        await gates[0].stop_here()
+        yield Text("two ")
+        yield Text("three ")
+        await gates[1].stop_here()
+        yield Text("four")
+
+    async def story() -> None:
+        async with backstay.open(path, agent=agent, timing=EAGER, prompt=prompt) as app:
+            session, other = await app.session(), await app.session()
+            turn = await session.send("count")
+            await first_words(turn)
+            with gone(path.parent):
+                gates[0].open()
+                await gates[1].reached()
+                await fail_to_write(other)
+            gates[1].open()
+            assert await turn.outcome() == Completed()
+            assert told(await session.messages())[1:] == [("assistant", "one two three four")]
+
+    play(story())
+
+
+@pytest.mark.parametrize("last", ["two", ""], ids=["with words", "silently"])
+def test_a_turn_that_ended_while_the_disk_was_away_is_ended_when_it_is_back(
+    path: Path, last: str, prompt: bool
+) -> None:
+    async def story() -> None:
+        gate = Gate()
+        async with backstay.open(path, agent=stopping_at(gate, after=last), timing=EAGER, prompt=prompt) as app:
+            session, other = await app.session(), await app.session()
+            turn = await session.send("count")
+            await first_words(turn)
+            with gone(path.parent):
+                gate.open()
+                await fail_to_write(other)
+            assert await turn.outcome() == Completed()
+            assert told(await session.messages())[1:] == [("assistant", f"one {last}")]
+
+    play(story())
+
+
+def test_a_tool_runs_only_when_its_intent_could_be_stored(path: Path) -> None:
+    ran: list[str] = []
+
+    @tool
+    def pay() -> str:
+        ran.append("paid")
+        return "paid"
+
+    gate = Gate()
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text("one ")
+        await gate.stop_here()
+        yield Text(await turn.call(pay, {}))
+
+    async def story() -> None:
+        async with backstay.open(path, agent=agent, timing=EAGER) as app:
+            session, other = await app.session(), await app.session()
+            turn = await session.send("pay")
+            await first_words(turn)
+            with gone(path.parent):
+                gate.open()
+                await fail_to_write(other)
+                assert ran == []
+            assert await turn.outcome() == Completed()
+            assert ran == ["paid"]
+
+    play(story())
+
+
+def test_what_could_not_be_stored_was_not_accepted(path: Path) -> None:
+    async def story() -> None:
+        async with backstay.open(path, agent=echo, timing=EAGER) as app:
+            session = await app.session()
+            with gone(path.parent), pytest.raises(StoreError):
+                await session.send("hello", request_id="m-1")
+            assert await session.messages() == ()
+            turn = await session.send("hello", request_id="m-1")
+            assert (turn.repeated, await turn.outcome()) == (False, Completed())
+
+    play(story())
+
+
+def test_a_turn_can_be_cancelled_after_the_disk_was_away(path: Path, prompt: bool) -> None:
+    async def story() -> None:
+        async with backstay.open(path, agent=stopping_at(Gate()), timing=EAGER, prompt=prompt) as app:
+            session, other = await app.session(), await app.session()
+            turn = await session.send("count")
+            await first_words(turn)
+            with gone(path.parent):
+                with pytest.raises(StoreError):
+                    await turn.cancel()
+                await fail_to_write(other)
+            assert isinstance(await turn.cancel(), Cancelled)
+            assert told(await session.messages())[1:] == [("assistant", "one ")]
+
+    play(story())
+
+
+def test_a_follower_goes_on_after_the_disk_was_away_or_is_told(path: Path, prompt: bool) -> None:
+    async def story() -> None:
+        async with backstay.open(path, agent=echo, timing=EAGER, prompt=prompt) as app:
+            session, other = await app.session(), await app.session()
+            waiting = asyncio.create_task(anext(session.follow(after=(await session.read()).last_event)))
+            await asyncio.sleep(0)
+            with gone(path.parent):
+                await fail_to_write(other)
+            await session.rename("a title")
+            event = await waiting
+            assert event.number == (await session.read()).last_event
+
+    play(story())
