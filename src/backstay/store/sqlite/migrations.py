@@ -62,7 +62,7 @@ def _look(uri: str, path: Path, steps: Sequence[Migration]) -> None:
 
 def refuse_foreign(connection: apsw.Connection, path: str, steps: Sequence[Migration]) -> None:
     """Raise unless the database is empty, ours, and not from a newer version."""
-    application, schema = pragma(connection, "application_id"), pragma(connection, "user_version")
+    application, schema, is_empty = _whose(connection)
     if application == APPLICATION_ID:
         newest = steps[-1].number
         if schema > newest:
@@ -70,8 +70,19 @@ def refuse_foreign(connection: apsw.Connection, path: str, steps: Sequence[Migra
                 f"{path} has schema {schema}; this version of Backstay knows up to {newest}",
                 hint="Upgrade this installation: pip install --upgrade backstay",
             )
-    elif application or schema or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
+    elif application or schema or not is_empty:
         raise not_ours(path, "it belongs to another program")
+
+
+def _whose(connection: apsw.Connection) -> tuple[int, int, bool]:
+    """Application, schema, and whether there is nothing in it: of one moment, for others may be making it just now."""
+    connection.execute("BEGIN")
+    try:
+        application, schema = pragma(connection, "application_id"), pragma(connection, "user_version")
+        return application, schema, connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 def migrate(connection: apsw.Connection, path: Path, steps: Sequence[Migration]) -> None:
