@@ -67,21 +67,26 @@ class Portal:
 
     def close(self) -> None:
         """End what is under way, then stop the loop and its thread."""
-        if not self._closed:
-            self.wait(self._end_all())
-            self._closed = True
+        if self._closed:
+            return
+        stubborn = self.wait(self._end_all())
+        self._closed = True
+        if not stubborn:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
 
-    async def _end_all(self) -> None:
+    async def _end_all(self) -> bool:
+        """End every task; whether one ignores it. Then the loop is left to it: its thread is a daemon."""
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
         if others:
-            # One that ignores its cancellation is left behind with the loop's thread, which is a daemon.
-            await asyncio.wait(others, timeout=STUBBORN_SECONDS)
+            _, stubborn = await asyncio.wait(others, timeout=STUBBORN_SECONDS)
+            if stubborn:
+                return True
         await self._loop.shutdown_asyncgens()
+        return False
 
 
 async def _next(items: AsyncIterator[T]) -> T:
