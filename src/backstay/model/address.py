@@ -205,7 +205,10 @@ class WorkspaceAddress(Address, frozen=True, kw_only=True):
         return _workspace_place(self.path)
 
     def on(self, host: str) -> Self:
-        return self if self.host is not None else msgspec.structs.replace(self, host=host)
+        if self.host is not None:
+            return self
+        # Made anew and so checked anew: older msgspec replaces fields without asking.
+        return type(self)(path=self.path, mode=self.mode, scope=self.scope, agent=self.agent, host=host)
 
     def _spell(self) -> str:
         where = f"workspace://{spell_path(self.path)}?mode={self.mode}&scope={spell_part(self.scope)}"
