@@ -152,8 +152,9 @@ def expire(tx: Transaction, door: Door) -> None:
 def _enter_open(tx: Transaction, session: SessionId, owner: str) -> Door:
     """The door of a session that takes writes; a turn whose holder is gone is ended on the way."""
     door = find(tx, session, owner)
-    door.require_open(tx.now)
+    # First: a dead holder's turn must not keep alive what would have expired without it.
     running.reap(tx, door)
+    door.require_open(tx.now)
     return door
 
 
