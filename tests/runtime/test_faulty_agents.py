@@ -307,22 +307,22 @@ async def stuck_before_the_first_word(turn: AgentTurn) -> AsyncIterator[Body]:
 
 
 def test_an_agent_that_is_silent_for_too_long_has_failed(path: Path) -> None:
-    outcome, words = play(outcome_of(path, hanging, Timing(step=0.05, grace=0.05)))
+    outcome, words = play(outcome_of(path, hanging, Timing(step=0.2, grace=0.05)))
 
-    assert (outcome, words) == (Failed("the agent said nothing for 0.05 s"), "half an ans")
+    assert (outcome, words) == (Failed("the agent said nothing for 0.2 s"), "half an ans")
 
 
 def test_an_agent_that_never_begins_has_failed(path: Path) -> None:
-    outcome, words = play(outcome_of(path, stuck_before_the_first_word, Timing(step=0.05, grace=0.05)))
+    outcome, words = play(outcome_of(path, stuck_before_the_first_word, Timing(step=0.2, grace=0.05)))
 
-    assert (outcome, words) == (Failed("the agent said nothing for 0.05 s"), "")
+    assert (outcome, words) == (Failed("the agent said nothing for 0.2 s"), "")
 
 
 @pytest.mark.parametrize("agent", [hanging, babbling])
 def test_an_agent_that_takes_too_long_has_failed_however_much_it_says(path: Path, agent: AgentLike) -> None:
-    outcome, words = play(outcome_of(path, agent, Timing(turn=0.1, grace=0.05)))
+    outcome, words = play(outcome_of(path, agent, Timing(turn=0.3, grace=0.05)))
 
-    assert outcome == Failed("the agent took longer than 0.1 s")
+    assert outcome == Failed("the agent took longer than 0.3 s")
     assert words
 
 
