@@ -12,6 +12,7 @@ from backstay.store.sqlite.faults import poisons, translated
 from backstay.store.sqlite.filelock import WriteLock
 from backstay.store.sqlite.filesystem import FileIdentity, refuse_replaced
 from backstay.store.sqlite.job import Job
+from backstay.store.sqlite.signals import undisturbed
 
 BATCH = 256
 CHECKPOINT_PAGES = 1_000
@@ -58,11 +59,15 @@ class Writer:
     def at_once(self, job: Job[object]) -> bool:
         """Run the job on the caller's own thread if nobody else writes or waits; False if it must queue.
 
-        Spares a lone caller two changes of threads, which cost as much as the transaction. Never for the main thread:
-        a Ctrl-C would strike in the middle of it.
+        Spares a lone caller two changes of threads, which cost as much as the transaction.
         """
-        if self._crowded or threading.current_thread() is threading.main_thread() or not self._queue.empty():
+        if self._crowded or not self._queue.empty():
             return False
+        if threading.current_thread() is not threading.main_thread():
+            return self._at_once(job)
+        return undisturbed(lambda: self._at_once(job))
+
+    def _at_once(self, job: Job[object]) -> bool:
         if not self._pen.acquire(blocking=False):
             return False
         try:

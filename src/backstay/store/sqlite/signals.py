@@ -1,0 +1,38 @@
+"""Signals: keeps a Ctrl-C from striking in the middle of a transaction on the main thread."""
+
+import signal
+from collections.abc import Callable
+from types import FrameType
+
+# Handlers of these run on the main thread and may raise there; what they would do is not ours to hold back.
+_OTHERS = (signal.SIGTERM, signal.SIGALRM, signal.SIGHUP)
+
+
+def undisturbed(work: Callable[[], bool]) -> bool:
+    """Do the work on the main thread with Ctrl-C held back until it is done, and say what it says.
+
+    Where somebody handles signals in their own way, the work is not done, and the answer is False.
+    """
+    for other in _OTHERS:
+        if callable(signal.getsignal(other)):
+            return False
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler:
+        return _holding(work)
+    # Ignored, or deadly: in either case nothing is raised in the middle.
+    return False if callable(handler) else work()
+
+
+def _holding(work: Callable[[], bool]) -> bool:
+    held: list[int] = []
+
+    def hold(number: int, _: FrameType | None) -> None:
+        held.append(number)
+
+    signal.signal(signal.SIGINT, hold)
+    try:
+        return work()
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if held:
+            raise KeyboardInterrupt
