@@ -20,7 +20,7 @@ help: ## show this list
 	@echo '  TESTS="paths" and ARGS="options" are handed on: make test TESTS=tests/test_package.py ARGS=-x'
 	@echo '  PYTHON=python3.12 chooses the interpreter of a new environment (3.11 or newer).'
 
-serve: .venv/.installed ## open the store and tell what would be served
+serve: .venv/.installed ## serve sessions over HTTP, on this machine only
 	.venv/bin/backstay serve $(ARGS)
 
 test: .venv/.installed ## run every test
@@ -40,19 +40,19 @@ check-types: .venv/.installed
 check-layers: .venv/.installed
 	.venv/bin/lint-imports --no-logo
 
-bench: .venv/.installed ## measure against raw SQLite, printed as ratios
+bench: .venv/.installed ## measure against raw SQLite and PostgreSQL, printed as ratios
 	.venv/bin/python -m benchmarks $(ARGS)
 
 crash: .venv/.installed ## kill writers many more times than `make test` does (BACKSTAY_CRASH_ROUNDS=200)
-	BACKSTAY_CRASH_ROUNDS=$(BACKSTAY_CRASH_ROUNDS) .venv/bin/python -m pytest tests/crash tests/runtime_processes $(ARGS)
+	BACKSTAY_CRASH_ROUNDS=$(BACKSTAY_CRASH_ROUNDS) .venv/bin/python -m pytest tests/crash tests/runtime_processes tests/postgres $(ARGS)
 
 lowest: .venv-lowest/.installed ## run every test with the oldest dependencies we promise
 	.venv-lowest/bin/python -m pytest $(TESTS) $(ARGS)
 
 lock: .venv-lock/.uv-$(UV_VERSION) ## write requirements/*.lock from pyproject.toml (ARGS=--upgrade raises every pin)
-	$(COMPILE) --group dev $(ARGS) --output-file requirements/dev.lock
+	$(COMPILE) --group dev --extra postgres $(ARGS) --output-file requirements/dev.lock
 	$(COMPILE) --constraints requirements/dev.lock $(ARGS) --output-file requirements/runtime.lock
-	$(COMPILE) --group build --group test --resolution lowest-direct --upgrade --output-file requirements/lowest.lock
+	$(COMPILE) --group build --group test --extra postgres --resolution lowest-direct --upgrade --output-file requirements/lowest.lock
 
 clean: ## remove environments, caches and built packages
 	rm -rf .venv .venv-lowest .venv-lock .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist

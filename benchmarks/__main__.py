@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from benchmarks import growth, loading, size, throughput, turn
+from benchmarks import growth, live, loading, postgres, runtime, server, size, throughput, turn
 from benchmarks.figure import Figure, heading, rule
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
@@ -19,6 +19,10 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "loading": loading.figures,
     "size": size.figures,
     "throughput": throughput.figures,
+    "runtime": runtime.figures,
+    "live": live.figures,
+    "postgres": postgres.figures,
+    "server": server.figures,
 }
 
 
@@ -34,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure Backstay against raw SQLite.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure Backstay against raw drivers.")
     parser.add_argument("--only", action="append", metavar="NAME", choices=list(BENCHMARKS), help="one of: %(choices)s")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
     return parser

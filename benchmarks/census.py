@@ -35,13 +35,14 @@ class Census(msgspec.Struct):
 
 
 @contextmanager
-def counted() -> Iterator[Census]:
-    """Count everything that connections opened inside the block do."""
+def counted(*, readers: bool = True) -> Iterator[Census]:
+    """Count everything that connections opened inside the block do; without readers, only what can write."""
     census = Census()
     vfs = _CountingVfs(census)
 
     def watch(connection: apsw.Connection) -> None:
-        connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, lambda seen: _count_statement(census, seen), id="census")
+        if readers or not connection.readonly("main"):
+            connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, lambda seen: _count_statement(census, seen), id="census")
 
     apsw.connection_hooks.append(watch)
     try:

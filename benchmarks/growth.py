@@ -6,15 +6,14 @@ from itertools import count
 from pathlib import Path
 from statistics import mean, median
 
-import msgspec
-
 from backstay import Store, Text, open_store
 from backstay.model.ids import SessionId
 from backstay.model.turn import Completed, OpenTurn
 from benchmarks.census import Census, counted
 from benchmarks.figure import Figure
+from benchmarks.ground import Ground, session_of, store_of
 from benchmarks.scratch import copy, in_memory
-from benchmarks.speech import DELTAS, OWNER, recorded, start, talk
+from benchmarks.speech import DELTAS, OWNER, recorded, start
 from benchmarks.stopwatch import as_a_server_would, micros, spent
 
 SMALL, LARGE = 100, 10_000
@@ -74,36 +73,14 @@ class Stage:
         return acts[verb]
 
 
-class Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """A database to copy, and the session in it."""
-
-    path: Path
-    session: SessionId
-
-
 def figures() -> Iterator[Figure]:
     """Steps, log bytes and time of each verb, large against small."""
     with in_memory() as room:
-        small, large = _session_of(room, SMALL), _session_of(room, LARGE)
+        small, large = session_of(room, SMALL), session_of(room, LARGE)
         for verb in ("append", "checkpoint", "undo", "fork", "rename"):
             yield from _verb(room, verb, small, large, f"{verb} at {LARGE:,} messages")
-        few, many = _store_of(room, FEW), _store_of(room, MANY)
+        few, many = store_of(room, FEW), store_of(room, MANY)
         yield from _verb(room, "list", few, many, f"list of 50 at {MANY:,} sessions")
-
-
-def _session_of(room: Path, messages: int) -> Ground:
-    path = room / f"messages-{messages}.db"
-    with open_store(path) as store:
-        session = store.create(owner=OWNER).id
-        talk(store, session, messages // 2)
-    return Ground(path=path, session=session)
-
-
-def _store_of(room: Path, sessions: int) -> Ground:
-    path = room / f"sessions-{sessions}.db"
-    with open_store(path) as store:
-        ids = [store.create(owner=OWNER).id for _ in range(sessions)]
-    return Ground(path=path, session=ids[0])
 
 
 def _verb(room: Path, verb: str, small: Ground, large: Ground, name: str) -> Iterator[Figure]:

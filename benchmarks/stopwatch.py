@@ -18,6 +18,10 @@ class Comparison(NamedTuple):
     raw: float
     ratio: float
 
+    def per(self, parts: int) -> "Comparison":
+        """The same for each of so many parts of a unit."""
+        return Comparison(ours=self.ours / parts, raw=self.raw / parts, ratio=self.ratio)
+
     def detail(self, ours: str = "ours", raw: str = "raw") -> str:
         return f"{ours} {micros(self.ours)}, {raw} {micros(self.raw)}"
 
@@ -43,6 +47,16 @@ def compare(ours: Work, raw: Work, *, rounds: int, units: int) -> Comparison:
         raw=median(pair[1] for pair in pairs),
         ratio=median(pair[0] / pair[1] for pair in pairs),
     )
+
+
+def paired(ours: Callable[[], float], raw: Callable[[], float], *, rounds: int) -> Comparison:
+    """Both in turn, so many rounds; each says itself how many seconds it took."""
+    gc.collect()
+    gc.freeze()
+    pairs = [(ours(), raw()) for _ in range(rounds)]
+    gc.unfreeze()
+    mine, theirs = median(pair[0] for pair in pairs), median(pair[1] for pair in pairs)
+    return Comparison(ours=mine, raw=theirs, ratio=mine / theirs)
 
 
 def as_a_server_would(work: Callable[[], T]) -> T:

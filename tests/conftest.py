@@ -8,6 +8,8 @@ import os
 
 from hypothesis import settings
 
+pytest_plugins = ["tests.servers.fixtures", "tests.databases"]
+
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")

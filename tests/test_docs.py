@@ -11,6 +11,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/**/*.md")])
 
 _EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_DATABASE = re.compile(r"environ\[\"(\w+_URL)\"\]")
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
@@ -20,9 +21,11 @@ def named(page: Path) -> str:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if _EXAMPLE.search(page.read_text())], ids=named)
 def test_every_example_of_a_page_runs_from_top_to_bottom(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    for url in _DATABASE.findall(page.read_text()):
+        monkeypatch.setenv(url, request.getfixturevalue("new_database")())
     monkeypatch.setenv("HOME", str(tmp_path))
     space: dict[str, object] = {}
 

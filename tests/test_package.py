@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.server.served import serving
+
 PROJECT = Path(__file__).parents[1]
 COMMAND = Path(sysconfig.get_path("scripts"), "backstay")
 
@@ -135,37 +137,25 @@ def test_help_shows_how_to_serve_a_file_of_ones_own(home: Path) -> None:
     assert "backstay serve --db ./chat.db" in run(COMMAND, "serve", "--help", home=home).stdout
 
 
-def test_serve_tells_what_it_would_serve(home: Path) -> None:
-    told = run(COMMAND, "serve", "--db", "chat.db", home=home)
-
-    assert (told.returncode, told.stderr) == (0, "")
-    assert "chat.db" in told.stdout
-    assert "sessions    0" in told.stdout
-    assert "not in this version" in told.stdout
-
-
-def test_serve_tells_programs_the_same_as_people(home: Path) -> None:
-    told = run(COMMAND, "serve", "--json", home=home, BACKSTAY_DB="chat.db")
-
-    story = json.loads(told.stdout)
-    assert story["store"]["url"].endswith("chat.db")
-    assert story["store"]["sessions"] == 0
-    assert story["http"] is None
+def test_serve_tells_what_it_serves_and_where(home: Path) -> None:
+    with serving(home, "--db", "chat.db") as served:
+        assert served.told["store"]["url"].endswith("chat.db")
+        assert served.told["store"]["sessions"] == 0
+        with served.client() as client:
+            assert client.get("/api/me").json()["owner"] == "local"
 
 
 def test_serve_keeps_sessions_in_a_private_directory_of_the_users_data(home: Path) -> None:
-    run(COMMAND, "serve", home=home)
-
-    kept = home / ".local" / "share" / "backstay"
-    assert (kept / "backstay.db").is_file()
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o700
+    with serving(home):
+        kept = home / ".local" / "share" / "backstay"
+        assert (kept / "backstay.db").is_file()
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o700
 
 
 def test_serve_follows_the_users_choice_of_data_directory(home: Path, tmp_path: Path) -> None:
-    run(COMMAND, "serve", home=home, XDG_DATA_HOME=str(tmp_path / "data"))
-
-    assert (tmp_path / "data" / "backstay" / "backstay.db").is_file()
-    assert list(home.iterdir()) == []
+    with serving(home, environment={"XDG_DATA_HOME": str(tmp_path / "data")}):
+        assert (tmp_path / "data" / "backstay" / "backstay.db").is_file()
+        assert [path.name for path in home.iterdir()] == ["server.log"]
 
 
 def test_an_expected_error_is_a_sentence_and_a_hint(home: Path, tmp_path: Path) -> None:

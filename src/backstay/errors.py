@@ -23,9 +23,12 @@ BackstayError
 │   └── ContextOverflow       the conversation is longer than its model can read
 ├── StoreError                the operator must act
 │   ├── StoreUnavailable      cannot be reached or written right now
+│   │   ├── CommitUnknown     it was lost while it answered, and has not come back
+│   │   └── StoreMoved        it is elsewhere now; reads go on
 │   ├── StoreFull             no room; reads go on
 │   │   └── StoreReadOnly     no right to write; reads go on
 │   ├── SchemaMismatch        not our file, or another version's
+│   │   └── StoreArriving     a move to it is not finished
 │   ├── CorruptRecord         a record cannot be read
 │   └── UsedAfterFork         the handle belongs to the parent process
 └── ConfigError               a setting is wrong
@@ -182,6 +185,18 @@ class StoreUnavailable(StoreError):
     hint = "Try again; if it persists, check the disk and who holds the store."
 
 
+class CommitUnknown(StoreUnavailable):
+    """The store was lost while it committed, and has not come back to say whether it did."""
+
+    hint = "Repeat the request with the same request_id once the store is back; it happens at most once."
+
+
+class StoreMoved(StoreUnavailable):
+    """The store was moved to another place; nothing was changed here and reads go on."""
+
+    hint = "Open the store at its new place. A move that was not finished: run it again, or call it off."
+
+
 class StoreFull(StoreError):
     """There is no room to write; nothing was changed and reads go on."""
 
@@ -196,6 +211,12 @@ class StoreReadOnly(StoreFull):
 
 class SchemaMismatch(StoreError):
     """The file is not a Backstay database this version can use."""
+
+
+class StoreArriving(SchemaMismatch):
+    """A move to this place is not finished; what is there is not a whole store."""
+
+    hint = "Run backstay.move again; it goes on where it stopped."
 
 
 class CorruptRecord(StoreError):

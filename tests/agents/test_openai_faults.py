@@ -16,7 +16,7 @@ from backstay.errors import (
     KeyRefused,
     ModelUnknown,
 )
-from backstay.model.content import Text
+from backstay.model.content import Text, Usage
 from tests.agents.asking import KEY, Told, ask
 from tests.agents.provider import (
     DONE,
@@ -336,10 +336,38 @@ def test_nonsense_numbers_in_usage_are_not_reported() -> None:
     assert told.error is None
 
 
+def test_more_tokens_than_can_be_counted_are_reported_as_the_most() -> None:
+    told = ask(says(words("a"), finish(), tally(prompt_tokens=1 << 70, completion_tokens=1), DONE))
+
+    assert Usage(input_tokens=(1 << 63) - 1, output_tokens=1, model="tiny-1") in told.bodies
+
+
 def test_comments_and_other_fields_of_the_stream_are_passed_over() -> None:
     told = ask(says(b": keep-alive\n\n", b"event: message\nid: 7\nretry: 10\n", words("hi"), b":\n\n", finish(), DONE))
 
     assert (told.text, told.error) == ("hi", None)
+
+
+def test_endless_arguments_are_refused_before_they_fill_the_memory() -> None:
+    async def play(stage: Stage) -> None:
+        await stage.stream()
+        await stage.send(wants(0, "c1", "look", '{"at": "'))
+        while True:
+            await stage.send(wants(0, None, None, "x" * 65536))
+
+    assert "characters of arguments" in str(failure(ask(play)))
+
+
+def test_more_calls_than_a_model_could_mean_are_refused_and_none_is_run() -> None:
+    ran: list[int] = []
+
+    def look(at: int) -> None:
+        ran.append(at)
+
+    told = ask(calls(*(wants(n, f"c{n}", "look", f'{{"at": {n}}}') for n in range(65))), tools=[look])
+
+    assert "more than 64 tools" in str(failure(told))
+    assert ran == []
 
 
 def test_an_endless_line_is_refused_before_it_fills_the_memory() -> None:

@@ -119,14 +119,18 @@ def test_it_searches_with_the_tool_it_was_given() -> None:
     assert "nothing about old boats" in text_in(said("search old boats", search))
 
 
+def test_without_one_it_searches_the_persons_sessions() -> None:
+    assert "nothing was found" in text_in(said("search old boats"))
+
+
 def test_a_tool_is_called_with_the_arguments_in_the_text() -> None:
     assert "nothing about x" in text_in(said('tool search {"query": "x"}', search))
 
 
 def test_a_tool_it_does_not_have_is_said_with_those_it_has() -> None:
-    answer = text_in(said("search boats"))
+    answer = text_in(said("tool sail {}"))
 
-    assert "no tool search" in answer
+    assert "no tool sail" in answer
     assert "calculator" in answer
 
 

@@ -9,6 +9,7 @@ from backstay.agents.tools import MayHaveRun, Tool, ToolFailed
 from backstay.model.content import Body, Content, Json, Text, parts_of
 from backstay.model.ids import IdSource
 from backstay.model.message import Message, NewMessage
+from backstay.model.search import SearchPage
 from backstay.model.turn import Steering
 from backstay.testing import ManualClock
 
@@ -34,6 +35,7 @@ class LooseTurn:
         self.id, self.session, self.window, self.owner = IDS.turn(), IDS.session(), IDS.window(), "me"
         self.input = kept(NewMessage(role="user", parts=parts_of(content)))
         self.messages = (*map(kept, history), self.input)
+        self.said: tuple[Message, ...] = ()
         self.cancelled = False
         self.calls: list[tuple[str, Mapping[str, Json]]] = []
         self.keys: list[str] = []
@@ -43,6 +45,9 @@ class LooseTurn:
     async def steering(self) -> tuple[Steering, ...]:
         text = self._steering.pop(0) if self._steering else None
         return () if text is None else (Steering(turn=IDS.turn(), parts=(Text(text),)),)
+
+    async def search(self, text: str, *, limit: int = 5) -> SearchPage:
+        return SearchPage(hits=(), lag=0)
 
     async def call(self, tool: Tool, arguments: Mapping[str, Json]) -> Any:
         self.calls.append((tool.name, arguments))

@@ -1,18 +1,23 @@
-"""Looks at a database file with nothing but SQL, for what no reader of the store may ever meet.
+"""Looks at a database with nothing but SQL, for what no reader of the store may ever meet.
 
-Runs in a process of its own: it opens the file beside the store.
+Runs in a process of its own: it opens the database beside the store.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import apsw
+import psycopg
+
+Rows = list[tuple[Any, ...]]  # Any: whatever was selected
+Ask = Callable[[str], Rows]
 
 _ALIVE = "SELECT w.id FROM windows w JOIN sessions s ON s.id = w.session_id WHERE s.state <> 'deleted'"
-_LEADS_TO = """
-SELECT base_id FROM windows WHERE id = :here AND base_id IS NOT NULL
-UNION SELECT behind_id FROM windows WHERE id = :here AND behind_id IS NOT NULL
-"""
+_LEADS_TO = "SELECT base_id FROM windows WHERE id = '{}' UNION SELECT behind_id FROM windows WHERE id = '{}'"
+_READS = "SELECT source_id, low, high FROM segments WHERE window_id = '{}'"
+# Where keys can be given out again, those of deleted messages must not count as indexed.
+_BEYOND = "SELECT key FROM indexed WHERE key > (SELECT coalesce(max(key), 0) FROM messages)"
 # Each statement lists what is wrong; none may find anything.
 _WRONG = {
     "events with a gap": """
@@ -25,7 +30,8 @@ _WRONG = {
         (SELECT count(*) FROM turns t WHERE t.session_id = s.id AND t.state = 'waiting')""",
     "a running turn that the door does not know": """
         SELECT t.id FROM turns t JOIN sessions s ON s.id = t.session_id
-        WHERE t.state = 'running' AND s.running_id IS NOT t.id AND t.taken_by IS NOT s.running_id""",
+        WHERE t.state = 'running'
+        AND s.running_id IS DISTINCT FROM t.id AND t.taken_by IS DISTINCT FROM s.running_id""",
     "a door that knows a turn which does not run": """
         SELECT s.id FROM sessions s WHERE s.running_id IS NOT NULL
         AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.id = s.running_id AND t.state = 'running')""",
@@ -38,51 +44,60 @@ _WRONG = {
         SELECT t.id FROM turns t JOIN sessions s ON s.id = t.session_id WHERE s.state = 'deleted'""",
     "blobs that are kept for nobody": """
         SELECT holder_id FROM blob_uses WHERE holder_id NOT IN (SELECT id FROM messages UNION SELECT id FROM turns)""",
-    "index beyond the messages": """
-        SELECT key FROM indexed WHERE key > (SELECT coalesce(max(key), 0) FROM messages)""",
 }
 
 
-def audit(rank: int, path: Path) -> list[str]:
-    """Everything that is wrong with the file, as sentences. Work for a crew, of which the first does it."""
+def audit(rank: int, place: Path | str) -> list[str]:
+    """Everything that is wrong with the database, as sentences. Work for a crew, of which the first does it."""
     if rank:
         return []
+    return _audit_file(place) if isinstance(place, Path) else _audit_server(place)
+
+
+def _audit_file(path: Path) -> list[str]:
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     connection.set_busy_timeout(10_000)
+
+    def ask(sql: str) -> Rows:
+        return connection.execute(sql).fetchall()
+
     try:
-        return list(_complaints(connection))
+        damage = [f"integrity: {answer}" for (answer,) in ask("PRAGMA integrity_check") if answer != "ok"]
+        damage += [f"foreign key: {row}" for row in ask("PRAGMA foreign_key_check")]
+        if not ask("PRAGMA user_version")[0][0]:
+            return damage
+        return [*damage, *(f"index beyond the messages: {row}" for row in ask(_BEYOND)), *_complaints(ask)]
     finally:
         connection.close()
 
 
-def _complaints(connection: apsw.Connection) -> Iterator[str]:
-    for (answer,) in connection.execute("PRAGMA integrity_check").fetchall():
-        if answer != "ok":
-            yield f"integrity: {answer}"
-    yield from (f"foreign key: {row}" for row in connection.execute("PRAGMA foreign_key_check").fetchall())
-    if not connection.execute("PRAGMA user_version").fetchall()[0][0]:
-        return
+def _audit_server(url: str) -> list[str]:
+    with psycopg.connect(url) as connection:
+        return list(_complaints(lambda sql: connection.execute(sql.encode()).fetchall()))
+
+
+def _complaints(ask: Ask) -> Iterator[str]:
     for wrong, sql in _WRONG.items():
-        yield from (f"{wrong}: {row}" for row in connection.execute(sql).fetchall())
-    yield from _orphans(connection)
+        yield from (f"{wrong}: {row}" for row in ask(sql))
+    yield from _orphans(ask)
 
 
-def _orphans(connection: apsw.Connection) -> Iterator[str]:
+def _orphans(ask: Ask) -> Iterator[str]:
     """Windows and messages that no living session reads: deletion forgot them."""
     reached: set[object] = set()
-    read: set[tuple[object, object, object]] = set()
-    ahead = [row[0] for row in connection.execute(_ALIVE)]
+    read: set[tuple[object, ...]] = set()
+    ahead = [row[0] for row in ask(_ALIVE)]
     while ahead:
         here = ahead.pop()
         if here in reached:
             continue
         reached.add(here)
-        read.update(connection.execute("SELECT source_id, low, high FROM segments WHERE window_id = ?", (here,)))
-        ahead += [row[0] for row in connection.execute(_LEADS_TO, {"here": here})]
+        read.update(ask(_READS.format(here)))
+        ahead += [row[0] for row in ask(_LEADS_TO.format(here, here)) if row[0] is not None]
     places = reached | {source for source, _, _ in read}
-    windows = {row[0] for row in connection.execute("SELECT id FROM windows")}
+    windows = {row[0] for row in ask("SELECT id FROM windows")}
     yield from (f"window without a reader: {window}" for window in windows - places)
     yield from (f"window that is gone: {window}" for window in places - windows)
-    for message, window, position in connection.execute("SELECT id, window_id, position FROM messages"):
+    for message, window, position in ask("SELECT id, window_id, position FROM messages"):
         if not any(source == window and low <= position < high for source, low, high in read):
             yield f"message without a reader: {message}"

@@ -89,6 +89,7 @@ def a_day(open_it: Open) -> Iterator[Acknowledged]:
     here = store.session(kitchen, owner=ME)
     store.rotate(kitchen, [m.summary("there is milk")], owner=ME, parent=here.window, keep_from=here.length)
     yield Acknowledged("rotate")
+    yield from _compactions(store, kitchen)
     turn = started(store, fork, "is it fresh?")
     yield Acknowledged("submit")
     store.submit(fork, "hello?", owner=ME)
@@ -100,6 +101,42 @@ def a_day(open_it: Open) -> Iterator[Acknowledged]:
     assert after is not None, "what waited runs now"
     store.checkpoint(after, [Text(LAST_WORDS)])
     yield Acknowledged("checkpoint", durable=False)
+
+
+def _compactions(store: Store, room: SessionId) -> Iterator[Acknowledged]:
+    """A turn that makes room for itself, and one that is compacted after its end while another waits."""
+    turn = started(store, room, "and bread?")
+    yield Acknowledged("submit")
+    turn = store.checkpoint(turn, [Text("let me ")]).open
+    yield Acknowledged("checkpoint", durable=False)
+    turn = _rotated(store, turn, "milk, perhaps bread")
+    yield Acknowledged("rotate within a turn")
+    compaction = store.finish(turn, Completed(), bodies=[Text("see")], compact=True).opened
+    yield Acknowledged("finish and compact")
+    assert compaction is not None, "the window has something in it"
+    store.submit(room, "and butter?", owner=ME)
+    yield Acknowledged("enqueue")
+    compaction = _rotated(store, compaction, "milk and bread")
+    yield Acknowledged("rotate a compaction")
+    after = store.finish(compaction, Completed("shorter now"), agents=("default",)).opened
+    yield Acknowledged("finish a compaction")
+    assert after is not None, "what waited runs now"
+    store.finish(after, Completed(), bodies=[Text("no butter")])
+    yield Acknowledged("finish")
+    compaction = store.compact(room, owner=ME).opened
+    yield Acknowledged("compact")
+    assert compaction is not None, "nobody speaks"
+    store.finish(compaction, Failed("no words"))
+    yield Acknowledged("finish a compaction")
+
+
+def _rotated(store: Store, turn: OpenTurn, summary: str) -> OpenTurn:
+    """The proof of a turn after it has left all but the last message behind."""
+    length = store.session(turn.session, owner=ME).length
+    said = [m.summary(summary)]
+    rotated = store.rotate(turn.session, said, owner=ME, parent=turn.window, keep_from=length - 1, turn=turn)
+    assert rotated.open is not None
+    return rotated.open
 
 
 def a_random_day(seed: int) -> Play:

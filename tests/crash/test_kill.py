@@ -20,7 +20,7 @@ from tests.crash.scenario import LAST_WORDS, ME, Opener, Story, a_day, a_random_
 
 AT_ONCE = 4
 MORE = "CREATE TABLE more (text TEXT); INSERT INTO more SELECT hex(zeroblob(9000)) FROM sessions;"
-NEWER = (*shipped(), Migration(2, "0002_more.sql", MORE))
+NEWER = (*shipped(), Migration(shipped()[-1].number + 1, "more.sql", MORE))
 NEVER = 1 << 40
 
 

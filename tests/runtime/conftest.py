@@ -1,14 +1,14 @@
 """What every test of the runtime may ask for."""
 
-from pathlib import Path
-
 import pytest
+
+from tests.databases import Place
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where the store of this test lies."""
-    return tmp_path / "chat.db"
+def path(place: Place) -> Place:
+    """Where the store of this test lies, on each engine."""
+    return place
 
 
 @pytest.fixture(params=[True, False], ids=["told", "polling"])

@@ -5,7 +5,6 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, contextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 from backstay import Text, open_store
@@ -17,6 +16,7 @@ from backstay.model.turn import Outcome
 from backstay.runtime.session import SessionHandle
 from backstay.runtime.turn import TurnHandle
 from backstay.testing import ManualClock
+from tests.databases import Place, locked
 
 T = TypeVar("T")
 AgentFunction = Callable[[AgentTurn], AsyncIterator[Body]]
@@ -177,8 +177,15 @@ class HeldClock(ManualClock):
 
 
 @contextmanager
-def nothing_can_be_written(path: Path) -> Iterator[None]:
-    """Inside the block every write waits: another handle is in the middle of one."""
+def nothing_can_be_written(path: Place) -> Iterator[None]:
+    """Inside the block every write waits."""
+    with locked(path) if isinstance(path, str) else in_the_middle_of_a_write(path):
+        yield
+
+
+@contextmanager
+def in_the_middle_of_a_write(path: Place) -> Iterator[None]:
+    """Inside the block another handle writes, and one file takes one write at a time."""
     clock = HeldClock()
     with open_store(path, clock=clock) as store, ThreadPoolExecutor(1) as thread:
         clock.hold()

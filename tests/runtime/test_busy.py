@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
@@ -14,6 +13,7 @@ from backstay.model import message
 from backstay.model.content import Body, text_of
 from backstay.model.event import SteeringTaken, TextDelta, TurnEnded, TurnStarted, TurnSubmitted
 from backstay.model.turn import Cancelled, Completed, IfBusy
+from tests.databases import Place
 from tests.runtime.stage import AgentFunction, Gate, echo, first_words, play, story_of, told, until_end
 
 
@@ -45,7 +45,7 @@ def steered(gate: Gate) -> AgentFunction:
     return agent
 
 
-def test_what_is_sent_meanwhile_is_answered_in_order(path: Path, prompt: bool) -> None:
+def test_what_is_sent_meanwhile_is_answered_in_order(path: Place, prompt: bool) -> None:
     async def story() -> None:
         gate = Gate()
         async with backstay.open(path, agent=stopping_once(gate), prompt=prompt) as app:
@@ -61,7 +61,7 @@ def test_what_is_sent_meanwhile_is_answered_in_order(path: Path, prompt: bool) -
     play(story())
 
 
-def test_a_waiting_turns_story_begins_with_its_acceptance(path: Path, prompt: bool) -> None:
+def test_a_waiting_turns_story_begins_with_its_acceptance(path: Place, prompt: bool) -> None:
     async def story() -> None:
         gate = Gate()
         async with backstay.open(path, agent=stopping_once(gate), prompt=prompt) as app:
@@ -78,7 +78,7 @@ def test_a_waiting_turns_story_begins_with_its_acceptance(path: Path, prompt: bo
     play(story())
 
 
-def test_a_sender_may_rather_be_refused_than_wait(path: Path) -> None:
+def test_a_sender_may_rather_be_refused_than_wait(path: Place) -> None:
     async def story() -> None:
         gate = Gate()
         async with backstay.open(path, agent=stopping_once(gate)) as app:
@@ -95,7 +95,7 @@ def test_a_sender_may_rather_be_refused_than_wait(path: Path) -> None:
     play(story())
 
 
-def test_steering_reaches_the_running_agent_at_its_next_step(path: Path, prompt: bool) -> None:
+def test_steering_reaches_the_running_agent_at_its_next_step(path: Place, prompt: bool) -> None:
     async def story() -> None:
         gate = Gate()
         async with backstay.open(path, agent=steered(gate), prompt=prompt) as app:
@@ -118,7 +118,7 @@ def test_steering_reaches_the_running_agent_at_its_next_step(path: Path, prompt:
     play(story())
 
 
-def test_steering_is_handed_out_once_however_many_ask(path: Path, prompt: bool) -> None:
+def test_steering_is_handed_out_once_however_many_ask(path: Place, prompt: bool) -> None:
     gate = Gate()
 
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -144,7 +144,7 @@ def test_steering_is_handed_out_once_however_many_ask(path: Path, prompt: bool) 
     play(story())
 
 
-def test_taking_steering_is_told_before_the_agent_answers_it(path: Path) -> None:
+def test_taking_steering_is_told_before_the_agent_answers_it(path: Place) -> None:
     async def story() -> None:
         gate = Gate()
         async with backstay.open(path, agent=steered(gate)) as app:
@@ -161,7 +161,7 @@ def test_taking_steering_is_told_before_the_agent_answers_it(path: Path) -> None
     play(story())
 
 
-def test_steering_that_is_never_asked_for_is_the_next_turn(path: Path, prompt: bool) -> None:
+def test_steering_that_is_never_asked_for_is_the_next_turn(path: Place, prompt: bool) -> None:
     async def story() -> None:
         gate = Gate()
         async with backstay.open(path, agent=stopping_once(gate), prompt=prompt) as app:
@@ -178,7 +178,7 @@ def test_steering_that_is_never_asked_for_is_the_next_turn(path: Path, prompt: b
     play(story())
 
 
-def test_steering_ends_with_the_turn_that_took_it(path: Path, prompt: bool) -> None:
+def test_steering_ends_with_the_turn_that_took_it(path: Place, prompt: bool) -> None:
     gate, taken = Gate(), Gate()
 
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -204,7 +204,7 @@ def test_steering_ends_with_the_turn_that_took_it(path: Path, prompt: bool) -> N
     play(story())
 
 
-def test_replacing_cancels_what_runs_keeps_what_it_said_and_is_next(path: Path, prompt: bool) -> None:
+def test_replacing_cancels_what_runs_keeps_what_it_said_and_is_next(path: Place, prompt: bool) -> None:
     async def story() -> None:
         gate = Gate()
         async with backstay.open(path, agent=stopping_once(gate), prompt=prompt) as app:
@@ -226,7 +226,7 @@ def test_replacing_cancels_what_runs_keeps_what_it_said_and_is_next(path: Path, 
     play(story())
 
 
-def test_a_fork_answers_at_once_and_leaves_the_running_turn_alone(path: Path, prompt: bool) -> None:
+def test_a_fork_answers_at_once_and_leaves_the_running_turn_alone(path: Place, prompt: bool) -> None:
     async def story() -> None:
         gate = Gate()
         async with backstay.open(path, agent=echo, prompt=prompt) as before:
@@ -254,7 +254,7 @@ def test_a_fork_answers_at_once_and_leaves_the_running_turn_alone(path: Path, pr
 
 
 @pytest.mark.parametrize("if_busy", ["enqueue", "reject", "steer", "replace", "fork"])
-def test_in_a_session_where_nobody_speaks_all_are_the_same(path: Path, if_busy: IfBusy) -> None:
+def test_in_a_session_where_nobody_speaks_all_are_the_same(path: Place, if_busy: IfBusy) -> None:
     async def story() -> None:
         async with backstay.open(path, agent=echo) as app:
             session = await app.session()
@@ -264,7 +264,7 @@ def test_in_a_session_where_nobody_speaks_all_are_the_same(path: Path, if_busy: 
     play(story())
 
 
-def test_what_waits_survives_reopening_and_is_answered_in_order(path: Path, prompt: bool) -> None:
+def test_what_waits_survives_reopening_and_is_answered_in_order(path: Place, prompt: bool) -> None:
     async def first_day() -> str:
         async with backstay.open(path, prompt=prompt) as door:
             session = await door.session()
@@ -282,7 +282,7 @@ def test_what_waits_survives_reopening_and_is_answered_in_order(path: Path, prom
     assert play(next_day()) == [pair for n in range(3) for pair in (("user", f"{n}"), ("assistant", f"heard {n}"))]
 
 
-def test_steering_and_queue_survive_a_close_and_are_answered_by_the_next_app(path: Path, prompt: bool) -> None:
+def test_steering_and_queue_survive_a_close_and_are_answered_by_the_next_app(path: Place, prompt: bool) -> None:
     gate = Gate()
     timing = backstay.Timing(grace=0)
 
@@ -303,7 +303,7 @@ def test_steering_and_queue_survive_a_close_and_are_answered_by_the_next_app(pat
     assert play(next_day()) == ["first", "second", "third"]
 
 
-def test_a_waiting_turn_that_is_cancelled_never_runs(path: Path) -> None:
+def test_a_waiting_turn_that_is_cancelled_never_runs(path: Place) -> None:
     async def story() -> None:
         gate = Gate()
         async with backstay.open(path, agent=stopping_once(gate)) as app:
@@ -318,7 +318,7 @@ def test_a_waiting_turn_that_is_cancelled_never_runs(path: Path) -> None:
     play(story())
 
 
-def test_finished_messages_wait_behind_the_running_turn(path: Path, prompt: bool) -> None:
+def test_finished_messages_wait_behind_the_running_turn(path: Place, prompt: bool) -> None:
     async def story() -> None:
         gate = Gate()
         async with backstay.open(path, agent=stopping_once(gate), prompt=prompt) as app:
@@ -343,7 +343,7 @@ def test_finished_messages_wait_behind_the_running_turn(path: Path, prompt: bool
 
 
 @pytest.mark.parametrize("verb", ["undo", "redo", "retry", "edit"])
-def test_history_is_not_moved_under_a_running_turn_and_the_refusal_says_what_to_do(path: Path, verb: str) -> None:
+def test_history_is_not_moved_under_a_running_turn_and_the_refusal_says_what_to_do(path: Place, verb: str) -> None:
     async def story() -> None:
         gate = Gate()
         async with backstay.open(path, agent=echo) as app:
@@ -370,7 +370,7 @@ def test_history_is_not_moved_under_a_running_turn_and_the_refusal_says_what_to_
     play(story())
 
 
-def test_a_fork_can_always_be_made_from_what_has_ended(path: Path) -> None:
+def test_a_fork_can_always_be_made_from_what_has_ended(path: Place) -> None:
     async def story() -> None:
         gate = Gate()
         async with backstay.open(path, agent=stopping_once(gate)) as app:
@@ -386,7 +386,7 @@ def test_a_fork_can_always_be_made_from_what_has_ended(path: Path) -> None:
     play(story())
 
 
-def test_ending_a_session_cancels_what_runs_and_what_waits(path: Path, prompt: bool) -> None:
+def test_ending_a_session_cancels_what_runs_and_what_waits(path: Place, prompt: bool) -> None:
     async def story() -> None:
         gate = Gate()
         async with backstay.open(path, agent=stopping_once(gate), prompt=prompt) as app:
@@ -404,7 +404,7 @@ def test_ending_a_session_cancels_what_runs_and_what_waits(path: Path, prompt: b
     play(story())
 
 
-def test_a_queue_that_is_full_refuses_and_says_so(path: Path) -> None:
+def test_a_queue_that_is_full_refuses_and_says_so(path: Place) -> None:
     async def story() -> None:
         gate = Gate()
         limits = backstay.model.limits.Limits(waiting_turns=2)
@@ -419,7 +419,7 @@ def test_a_queue_that_is_full_refuses_and_says_so(path: Path) -> None:
     play(story())
 
 
-def test_another_handle_sees_the_queue_in_the_order_it_will_run(path: Path) -> None:
+def test_another_handle_sees_the_queue_in_the_order_it_will_run(path: Place) -> None:
     async def story() -> None:
         gate = Gate()
         async with backstay.open(path, agent=stopping_once(gate)) as app:

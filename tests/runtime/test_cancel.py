@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -19,6 +18,7 @@ from backstay.model.message import Message
 from backstay.model.projection import INTERRUPTED
 from backstay.model.turn import Cancelled, Completed
 from backstay.runtime.session import SessionHandle
+from tests.databases import Place
 from tests.runtime.stage import Gate, echo, first_words, play, saying, stopping_at, story_of, told
 
 SHORT = Timing(grace=0.05)
@@ -26,7 +26,7 @@ SHORT = Timing(grace=0.05)
 NEVER = Timing(flush=3600, flush_bytes=1 << 20)
 
 
-def test_text_thoughts_and_tool_calls_are_kept(path: Path, prompt: bool) -> None:
+def test_text_thoughts_and_tool_calls_are_kept(path: Place, prompt: bool) -> None:
     said: list[Body] = [
         Thought("let me see"),
         Text("I look. "),
@@ -62,7 +62,7 @@ def test_text_thoughts_and_tool_calls_are_kept(path: Path, prompt: bool) -> None
     play(story())
 
 
-def test_cancelling_is_one_atomic_change(path: Path) -> None:
+def test_cancelling_is_one_atomic_change(path: Place) -> None:
     seen: list[tuple[Message, ...]] = []
     enough = threading.Event()
 
@@ -96,7 +96,7 @@ def test_cancelling_is_one_atomic_change(path: Path) -> None:
     play(story())
 
 
-def test_words_that_were_not_stored_yet_are_kept_too(path: Path, prompt: bool) -> None:
+def test_words_that_were_not_stored_yet_are_kept_too(path: Place, prompt: bool) -> None:
     gate = Gate()
 
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -116,7 +116,7 @@ def test_words_that_were_not_stored_yet_are_kept_too(path: Path, prompt: bool) -
     play(story())
 
 
-def test_cancelling_from_another_app_stops_the_agent(path: Path, prompt: bool) -> None:
+def test_cancelling_from_another_app_stops_the_agent(path: Place, prompt: bool) -> None:
     stopped = asyncio.Event()
 
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -143,7 +143,7 @@ def test_cancelling_from_another_app_stops_the_agent(path: Path, prompt: bool) -
 
 
 @pytest.mark.parametrize("verb", ["take", "end", "delete"])
-def test_a_silent_agent_stops_when_its_turn_is_ended_over_its_head(path: Path, verb: str, prompt: bool) -> None:
+def test_a_silent_agent_stops_when_its_turn_is_ended_over_its_head(path: Place, verb: str, prompt: bool) -> None:
     stopped = asyncio.Event()
 
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -170,7 +170,7 @@ def test_a_silent_agent_stops_when_its_turn_is_ended_over_its_head(path: Path, v
     play(story())
 
 
-def test_a_late_write_of_a_cancelled_run_is_refused(path: Path) -> None:
+def test_a_late_write_of_a_cancelled_run_is_refused(path: Place) -> None:
     refusals: list[BaseException] = []
     over, tried = asyncio.Event(), asyncio.Event()
     ran: list[str] = []
@@ -212,7 +212,7 @@ def test_a_late_write_of_a_cancelled_run_is_refused(path: Path) -> None:
     play(story())
 
 
-def test_a_tool_that_returns_after_the_cancellation_is_not_heard(path: Path) -> None:
+def test_a_tool_that_returns_after_the_cancellation_is_not_heard(path: Place) -> None:
     began, finish = threading.Event(), threading.Event()
 
     @tool
@@ -241,7 +241,7 @@ def test_a_tool_that_returns_after_the_cancellation_is_not_heard(path: Path) -> 
     play(story())
 
 
-def test_a_tool_on_the_loop_stops_with_the_turn_of_a_blocking_agent(path: Path) -> None:
+def test_a_tool_on_the_loop_stops_with_the_turn_of_a_blocking_agent(path: Place) -> None:
     began, stopped = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -267,7 +267,7 @@ def test_a_tool_on_the_loop_stops_with_the_turn_of_a_blocking_agent(path: Path) 
     play(story())
 
 
-def test_a_call_that_its_agent_left_behind_ends_with_the_turn(path: Path) -> None:
+def test_a_call_that_its_agent_left_behind_ends_with_the_turn(path: Place) -> None:
     began, stopped = asyncio.Event(), asyncio.Event()
     left: list[asyncio.Task[object]] = []
 
@@ -295,7 +295,7 @@ def test_a_call_that_its_agent_left_behind_ends_with_the_turn(path: Path) -> Non
     play(story())
 
 
-def test_an_agent_that_ignores_cancellation_is_abandoned_and_counted(path: Path) -> None:
+def test_an_agent_that_ignores_cancellation_is_abandoned_and_counted(path: Place) -> None:
     release = asyncio.Event()
 
     async def deaf(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -320,7 +320,7 @@ def test_an_agent_that_ignores_cancellation_is_abandoned_and_counted(path: Path)
     play(story())
 
 
-def test_what_waits_goes_on_after_a_cancellation(path: Path, prompt: bool) -> None:
+def test_what_waits_goes_on_after_a_cancellation(path: Place, prompt: bool) -> None:
     async def story() -> None:
         gate = Gate()
         agents = {"slow": stopping_at(gate), "echo": echo}
@@ -336,7 +336,7 @@ def test_what_waits_goes_on_after_a_cancellation(path: Path, prompt: bool) -> No
     play(story())
 
 
-def test_cancelling_again_or_too_late_changes_nothing(path: Path) -> None:
+def test_cancelling_again_or_too_late_changes_nothing(path: Place) -> None:
     async def story() -> None:
         gate = Gate()
         async with backstay.open(path, agents={"slow": stopping_at(gate), "quick": echo}) as app:
@@ -355,7 +355,7 @@ def test_cancelling_again_or_too_late_changes_nothing(path: Path) -> None:
     play(story())
 
 
-def test_a_turn_that_is_cancelled_as_it_ends_ends_once(path: Path, prompt: bool) -> None:
+def test_a_turn_that_is_cancelled_as_it_ends_ends_once(path: Place, prompt: bool) -> None:
     async def story() -> None:
         async with backstay.open(path, agent=saying("one ", "two"), prompt=prompt) as app:
             session = await app.session()
@@ -370,7 +370,7 @@ def test_a_turn_that_is_cancelled_as_it_ends_ends_once(path: Path, prompt: bool)
     play(story())
 
 
-def test_the_next_turn_reads_a_cancelled_call_as_one_that_may_have_run(path: Path) -> None:
+def test_the_next_turn_reads_a_cancelled_call_as_one_that_may_have_run(path: Place) -> None:
     began = asyncio.Event()
 
     @tool
@@ -396,7 +396,7 @@ def test_the_next_turn_reads_a_cancelled_call_as_one_that_may_have_run(path: Pat
     assert play(story()) == f"{[(INTERRUPTED, True)]}"
 
 
-def test_an_agent_that_raises_while_it_is_cancelled_is_still_cancelled(path: Path) -> None:
+def test_an_agent_that_raises_while_it_is_cancelled_is_still_cancelled(path: Place) -> None:
     async def clumsy(turn: AgentTurn) -> AsyncIterator[Body]:
         yield Text("one ")
         try:
@@ -415,7 +415,7 @@ def test_an_agent_that_raises_while_it_is_cancelled_is_still_cancelled(path: Pat
     play(story())
 
 
-def test_cancelling_one_turn_leaves_the_others_alone(path: Path) -> None:
+def test_cancelling_one_turn_leaves_the_others_alone(path: Place) -> None:
     async def story() -> None:
         gate = Gate()
         async with backstay.open(path, agent=stopping_at(gate)) as app:

@@ -18,19 +18,20 @@ from backstay.model.content import Body
 from backstay.model.event import TurnEnded
 from backstay.model.turn import Cancelled, Completed, Interrupted, Outcome, Turn
 from backstay.runtime.turn import TurnHandle
+from tests.databases import Place
 from tests.runtime.stage import Gate, echo, first_words, play, stopping_at, until_end
 
 CHAT = Address.chat("telegram", "dm", chat="42")
 NO_GRACE = Timing(grace=0)
 
 
-def read_turn(path: Path, turn: TurnHandle) -> Turn:
+def read_turn(path: Place, turn: TurnHandle) -> Turn:
     """The turn as anybody reads it afterwards."""
     with open_store(path) as store:
         return store.turn(turn.id, owner="local")
 
 
-def test_a_running_turn_may_end_within_the_grace_time(path: Path) -> None:
+def test_a_running_turn_may_end_within_the_grace_time(path: Place) -> None:
     async def story() -> None:
         gate = Gate()
         app = backstay.open(path, agent=stopping_at(gate), timing=Timing(grace=3600))
@@ -47,7 +48,7 @@ def test_a_running_turn_may_end_within_the_grace_time(path: Path) -> None:
 
 
 @pytest.mark.parametrize("grace", [0, 0.05])
-def test_after_the_grace_time_a_running_turn_is_interrupted_visibly(path: Path, grace: float, prompt: bool) -> None:
+def test_after_the_grace_time_a_running_turn_is_interrupted_visibly(path: Place, grace: float, prompt: bool) -> None:
     async def story() -> None:
         async with backstay.open(path, agent=stopping_at(Gate()), timing=Timing(grace=grace), prompt=prompt) as app:
             session = await app.session()
@@ -63,7 +64,7 @@ def test_after_the_grace_time_a_running_turn_is_interrupted_visibly(path: Path, 
     play(story())
 
 
-def test_leases_are_released(path: Path) -> None:
+def test_leases_are_released(path: Place) -> None:
     async def story() -> None:
         with open_store(path) as other:
             async with backstay.open(path, agent=stopping_at(Gate()), timing=NO_GRACE, lease_seconds=3600) as app:
@@ -77,7 +78,7 @@ def test_leases_are_released(path: Path) -> None:
 
 
 @pytest.mark.parametrize("titler", [None, 1])
-def test_no_task_and_no_thread_is_left_alive(path: Path, titler: int | None) -> None:
+def test_no_task_and_no_thread_is_left_alive(path: Place, titler: int | None) -> None:
     async def name(messages: object) -> str:
         return "a title"
 
@@ -103,7 +104,7 @@ def test_no_task_and_no_thread_is_left_alive(path: Path, titler: int | None) -> 
     play(story())
 
 
-def test_what_waits_stays_waiting_while_others_use_their_grace(path: Path, prompt: bool) -> None:
+def test_what_waits_stays_waiting_while_others_use_their_grace(path: Place, prompt: bool) -> None:
     gates = {"first": Gate(), "second": Gate()}
     heard: list[str] = []
 
@@ -137,7 +138,7 @@ def test_what_waits_stays_waiting_while_others_use_their_grace(path: Path, promp
     play(story())
 
 
-def test_what_is_sent_while_the_app_closes_is_refused_or_waits_for_the_next(path: Path) -> None:
+def test_what_is_sent_while_the_app_closes_is_refused_or_waits_for_the_next(path: Place) -> None:
     gate = Gate()
     heard: list[str] = []
 
@@ -169,7 +170,7 @@ def test_what_is_sent_while_the_app_closes_is_refused_or_waits_for_the_next(path
     play(next_day())
 
 
-def test_a_turn_can_be_cancelled_while_the_app_closes(path: Path, prompt: bool) -> None:
+def test_a_turn_can_be_cancelled_while_the_app_closes(path: Place, prompt: bool) -> None:
     async def story() -> None:
         app = backstay.open(path, agent=stopping_at(Gate()), timing=Timing(grace=3600), prompt=prompt)
         async with app:
@@ -185,7 +186,7 @@ def test_a_turn_can_be_cancelled_while_the_app_closes(path: Path, prompt: bool) 
     play(story())
 
 
-def test_closing_again_and_by_many_at_once_is_harmless(path: Path) -> None:
+def test_closing_again_and_by_many_at_once_is_harmless(path: Place) -> None:
     async def story() -> None:
         app = backstay.open(path, agent=echo)
         async with app:
@@ -197,7 +198,7 @@ def test_closing_again_and_by_many_at_once_is_harmless(path: Path) -> None:
     play(story())
 
 
-def test_closing_by_many_at_once_ends_for_all_when_it_is_done(path: Path) -> None:
+def test_closing_by_many_at_once_ends_for_all_when_it_is_done(path: Place) -> None:
     async def story() -> None:
         gate = Gate()
         app = backstay.open(path, agent=stopping_at(gate), timing=Timing(grace=3600))
@@ -214,7 +215,7 @@ def test_closing_by_many_at_once_ends_for_all_when_it_is_done(path: Path) -> Non
     play(story())
 
 
-def test_whatever_ends_the_block_closes_the_app(path: Path) -> None:
+def test_whatever_ends_the_block_closes_the_app(path: Place) -> None:
     async def fail() -> None:
         async with backstay.open(path, agent=stopping_at(Gate()), timing=NO_GRACE) as app:
             turn = await (await app.session()).send("hello")
@@ -247,7 +248,7 @@ def test_whatever_ends_the_block_closes_the_app(path: Path) -> None:
     assert [type(outcome) for outcome in play(story())] == [Interrupted, Interrupted]
 
 
-def test_everything_asked_of_a_closed_app_says_that_it_is_closed(path: Path) -> None:
+def test_everything_asked_of_a_closed_app_says_that_it_is_closed(path: Place) -> None:
     async def story() -> None:
         app = backstay.open(path, agent=echo)
         async with app:
@@ -283,16 +284,16 @@ def test_everything_asked_of_a_closed_app_says_that_it_is_closed(path: Path) -> 
     play(story())
 
 
-def test_an_app_that_was_not_opened_says_so(path: Path) -> None:
+def test_an_app_that_was_not_opened_says_so(tmp_path: Path) -> None:
     async def story() -> None:
         with pytest.raises(StoreUnavailable, match="async with"):
-            await backstay.open(path).session()
+            await backstay.open(tmp_path / "chat.db").session()
 
     play(story())
-    assert not path.exists()
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_tools_that_hang_hold_up_neither_other_tools_nor_the_closing(path: Path) -> None:
+def test_tools_that_hang_hold_up_neither_other_tools_nor_the_closing(path: Place) -> None:
     release = threading.Event()
     hanging = threading.Semaphore(0)
 
@@ -321,7 +322,7 @@ def test_tools_that_hang_hold_up_neither_other_tools_nor_the_closing(path: Path)
     play(story())
 
 
-def test_a_blocking_agent_that_hangs_does_not_hold_up_the_closing(path: Path) -> None:
+def test_a_blocking_agent_that_hangs_does_not_hold_up_the_closing(path: Place) -> None:
     release = threading.Event()
 
     def agent(turn: BlockingTurn) -> Iterator[Body]:
@@ -338,7 +339,7 @@ def test_a_blocking_agent_that_hangs_does_not_hold_up_the_closing(path: Path) ->
     play(story())
 
 
-def test_a_call_that_waits_for_approval_does_not_hold_up_the_closing(path: Path) -> None:
+def test_a_call_that_waits_for_approval_does_not_hold_up_the_closing(path: Place) -> None:
     @tool(approval=True)
     def pay() -> None:
         raise AssertionError("nobody agreed")
@@ -357,7 +358,7 @@ def test_a_call_that_waits_for_approval_does_not_hold_up_the_closing(path: Path)
     play(story())
 
 
-def test_the_next_app_goes_on_at_once_with_what_the_closed_one_left(path: Path, prompt: bool) -> None:
+def test_the_next_app_goes_on_at_once_with_what_the_closed_one_left(path: Place, prompt: bool) -> None:
     async def first_day() -> None:
         async with backstay.open(path, agent=stopping_at(Gate()), timing=NO_GRACE, lease_seconds=3600) as app:
             session = await app.session(CHAT)

@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -22,6 +21,7 @@ from backstay.model.ids import WindowId
 from backstay.model.message import Message
 from backstay.model.turn import Cancelled, Completed, Failed, OpenTurn
 from backstay.runtime.session import SessionHandle
+from tests.databases import Place
 from tests.runtime.stage import Gate, echo, first_words, play, stopping_at, story_of
 
 
@@ -33,7 +33,7 @@ def here() -> str | None:
         return None
 
 
-def test_the_current_turn_is_known_in_the_agent_its_tasks_and_its_threads(path: Path) -> None:
+def test_the_current_turn_is_known_in_the_agent_its_tasks_and_its_threads(path: Place) -> None:
     async def in_a_task() -> str | None:
         await asyncio.sleep(0)
         return here()
@@ -64,7 +64,7 @@ def test_the_current_turn_is_known_in_the_agent_its_tasks_and_its_threads(path: 
     play(story())
 
 
-def test_the_current_turn_is_known_in_a_blocking_agent_and_its_tools(path: Path) -> None:
+def test_the_current_turn_is_known_in_a_blocking_agent_and_its_tools(path: Place) -> None:
     @tool
     def on_a_thread() -> str | None:
         return here()
@@ -82,7 +82,7 @@ def test_the_current_turn_is_known_in_a_blocking_agent_and_its_tools(path: Path)
     play(story())
 
 
-def test_the_current_turn_is_unknown_outside_before_during_and_after_it(path: Path) -> None:
+def test_the_current_turn_is_unknown_outside_before_during_and_after_it(path: Place) -> None:
     async def story() -> None:
         gate = Gate()
         async with backstay.open(path, agent=stopping_at(gate)) as app:
@@ -99,7 +99,7 @@ def test_the_current_turn_is_unknown_outside_before_during_and_after_it(path: Pa
     play(story())
 
 
-def test_a_turn_sent_by_an_agent_has_a_context_of_its_own(path: Path) -> None:
+def test_a_turn_sent_by_an_agent_has_a_context_of_its_own(path: Place) -> None:
     inner: list[SessionHandle] = []
     seen: list[tuple[str, str | None]] = []
 
@@ -128,7 +128,7 @@ def test_a_turn_sent_by_an_agent_has_a_context_of_its_own(path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["async", "blocking"])
-def test_turns_that_run_at_once_never_see_each_other(path: Path, kind: str) -> None:
+def test_turns_that_run_at_once_never_see_each_other(path: Place, kind: str) -> None:
     crowd = 8
     together = threading.Barrier(crowd)
     keys: dict[str, set[str]] = {}
@@ -174,7 +174,7 @@ def test_turns_that_run_at_once_never_see_each_other(path: Path, kind: str) -> N
     play(story())
 
 
-def test_nothing_of_a_turn_goes_into_the_environment(path: Path) -> None:
+def test_nothing_of_a_turn_goes_into_the_environment(path: Place) -> None:
     before = dict(os.environ)
 
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -189,7 +189,7 @@ def test_nothing_of_a_turn_goes_into_the_environment(path: Path) -> None:
     play(story())
 
 
-def test_cancellation_and_failure_stay_in_their_turn(path: Path) -> None:
+def test_cancellation_and_failure_stay_in_their_turn(path: Place) -> None:
     release = Gate()
 
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -212,7 +212,7 @@ def test_cancellation_and_failure_stay_in_their_turn(path: Path) -> None:
     play(story())
 
 
-def compact(path: Path, turn: AgentTurn) -> WindowId:
+def compact(path: Place, turn: AgentTurn) -> WindowId:
     """Open the session's next window in the middle of the turn, in the name of its holder; the new window."""
     with open_store(path) as store:
         session = store.session(turn.session, owner=turn.owner)
@@ -226,6 +226,7 @@ def compact(path: Path, turn: AgentTurn) -> WindowId:
             window=session.window,
             holder=session.holder,
             fence=session.fence,
+            found=session.context,
             context=session.context,
             event=session.last_event,
             lease_until=0,
@@ -238,7 +239,7 @@ def compact(path: Path, turn: AgentTurn) -> WindowId:
         return rotated.window.id
 
 
-def test_the_window_is_read_live_also_by_tasks_that_ran_before_it_rotated(path: Path) -> None:
+def test_the_window_is_read_live_also_by_tasks_that_ran_before_it_rotated(path: Place) -> None:
     rotated = asyncio.Event()
 
     async def waiting() -> str:
@@ -270,7 +271,7 @@ def test_the_window_is_read_live_also_by_tasks_that_ran_before_it_rotated(path: 
     play(story())
 
 
-def test_an_agent_object_that_serves_many_turns_is_told_which_one_it_answers(path: Path) -> None:
+def test_an_agent_object_that_serves_many_turns_is_told_which_one_it_answers(path: Place) -> None:
     class Remembering:
         """An agent that keeps something between turns."""
 

@@ -21,12 +21,13 @@ from backstay.model.content import Body
 from backstay.model.event import START, TextDelta, ToolCalled
 from backstay.model.ids import SessionId
 from backstay.model.turn import Cancelled, Completed, Failed, Outcome
+from tests.databases import Place
 from tests.runtime.stage import echo, first_words, nothing_can_be_written, play, told
 
 SHORT = Timing(grace=0.05)
 
 
-async def outcome_of(path: Path, agent: AgentLike, timing: Timing = SHORT) -> tuple[Outcome, str]:
+async def outcome_of(path: Place, agent: AgentLike, timing: Timing = SHORT) -> tuple[Outcome, str]:
     """How a turn of this agent ends and what it leaves; a healthy agent must be able to go on in the session."""
     async with backstay.open(path, agents={"faulty": agent, "echo": echo}, timing=timing) as app:
         session = await app.session()
@@ -57,6 +58,33 @@ def cancel_itself() -> None:
 
 
 @pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ValueError("no more words"), "ValueError: no more words"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (SystemExit(3), "SystemExit: 3"),
+        (asyncio.CancelledError(), "CancelledError"),
+        (BaseException("rude"), "BaseException: rude"),
+        (StopAsyncIteration(), "StopAsyncIteration"),
+        (Unspeakable(), "Unspeakable"),
+    ],
+    ids=["an error", "an interrupt", "an exit", "a cancellation", "base", "stop", "unspeakable"],
+)
+def test_whatever_a_blocking_agent_raises_on_its_thread_fails_its_turn_alone(
+    path: Place, error: BaseException, reason: str
+) -> None:
+    def faulty(turn: BlockingTurn) -> Iterator[Body]:
+        yield Text("half an ans")
+        raise error
+
+    outcome, words = play(outcome_of(path, faulty))
+
+    assert isinstance(outcome, Failed)
+    assert outcome.reason.startswith(reason)
+    assert words == "half an ans"
+
+
+@pytest.mark.parametrize(
     ("fault", "reason"),
     [
         (lambda: raise_it(ValueError("no more words")), "ValueError: no more words"),
@@ -72,7 +100,7 @@ def cancel_itself() -> None:
     ids=["an error", "a lookup", "unwritable", "unspeakable", "base", "group", "stop", "long", "exit"],
 )
 def test_whatever_an_agent_raises_fails_its_turn_with_a_reason(
-    path: Path, fault: Callable[[], None], reason: str
+    path: Place, fault: Callable[[], None], reason: str
 ) -> None:
     async def faulty(turn: AgentTurn) -> AsyncIterator[Body]:
         yield Text("half an ans")
@@ -85,7 +113,7 @@ def test_whatever_an_agent_raises_fails_its_turn_with_a_reason(
     assert words == "half an ans"
 
 
-def test_an_agent_that_cancels_itself_has_failed(path: Path) -> None:
+def test_an_agent_that_cancels_itself_has_failed(path: Place) -> None:
     async def faulty(turn: AgentTurn) -> AsyncIterator[Body]:
         yield Text("half an ans")
         cancel_itself()
@@ -134,12 +162,12 @@ class Mute:
         pass
 
 
-def test_an_agent_that_cannot_be_made_fails_its_turn(path: Path) -> None:
+def test_an_agent_that_cannot_be_made_fails_its_turn(path: Place) -> None:
     assert play(outcome_of(path, Unbuildable)) == (Failed("ValueError: no API key"), "")
 
 
 @pytest.mark.parametrize("agent", [Unclosable, Instant, Mute])
-def test_what_is_no_agent_fails_its_turn_with_a_sentence(path: Path, agent: Any) -> None:
+def test_what_is_no_agent_fails_its_turn_with_a_sentence(path: Place, agent: Any) -> None:
     outcome, words = play(outcome_of(path, agent))
 
     assert isinstance(outcome, Failed)
@@ -148,12 +176,12 @@ def test_what_is_no_agent_fails_its_turn_with_a_sentence(path: Path, agent: Any)
 
 
 @pytest.mark.parametrize("agent", [lambda turn: "hello", "hello", object(), Instant().stream])
-def test_what_can_never_be_an_agent_is_refused_before_the_app_opens(path: Path, agent: Any) -> None:
+def test_what_can_never_be_an_agent_is_refused_before_the_app_opens(path: Place, agent: Any) -> None:
     with pytest.raises(ConfigError, match="is no agent"):
         backstay.open(path, agent=agent)
 
 
-def test_an_agent_that_says_nothing_has_completed_and_that_is_said(path: Path) -> None:
+def test_an_agent_that_says_nothing_has_completed_and_that_is_said(path: Place) -> None:
     async def silent(turn: AgentTurn) -> AsyncIterator[Body]:
         return
         yield
@@ -162,8 +190,8 @@ def test_an_agent_that_says_nothing_has_completed_and_that_is_said(path: Path) -
         yield Text("")
 
     nothing = (Completed("the agent said nothing"), "")
-    assert play(outcome_of(path.with_name("silent.db"), silent)) == nothing
-    assert play(outcome_of(path.with_name("empty.db"), empty)) == nothing
+    assert play(outcome_of(path, silent)) == nothing
+    assert play(outcome_of(path, empty)) == nothing
 
 
 # --- agents that talk nonsense ----------------------------------------------------------------------------------------
@@ -205,7 +233,7 @@ NONSENSE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
-def test_nonsense_fails_the_turn_with_a_reason_and_keeps_the_words_before_it(path: Path, nonsense: Any) -> None:
+def test_nonsense_fails_the_turn_with_a_reason_and_keeps_the_words_before_it(path: Place, nonsense: Any) -> None:
     async def faulty(turn: AgentTurn) -> AsyncIterator[Body]:
         yield Text("one ")
         await turn.steering()
@@ -226,7 +254,7 @@ SOME_NONSENSE = {kind: NONSENSE[kind] for kind in KINDS}
 
 
 @pytest.mark.parametrize("nonsense", SOME_NONSENSE.values(), ids=SOME_NONSENSE)
-def test_nonsense_ends_the_answer_also_when_the_agent_would_go_on(path: Path, nonsense: Any) -> None:
+def test_nonsense_ends_the_answer_also_when_the_agent_would_go_on(path: Place, nonsense: Any) -> None:
     async def faulty(turn: AgentTurn) -> AsyncIterator[Body]:
         yield Text("one ")
         yield nonsense
@@ -245,7 +273,7 @@ def test_nonsense_ends_the_answer_also_when_the_agent_would_go_on(path: Path, no
     ],
     ids=["two calls of one id", "two results of one call"],
 )
-def test_calls_and_results_that_do_not_pair_fail_the_turn(path: Path, bodies: list[Body]) -> None:
+def test_calls_and_results_that_do_not_pair_fail_the_turn(path: Place, bodies: list[Body]) -> None:
     async def faulty(turn: AgentTurn) -> AsyncIterator[Body]:
         yield Text("one ")
         for body in bodies:
@@ -256,7 +284,7 @@ def test_calls_and_results_that_do_not_pair_fail_the_turn(path: Path, bodies: li
     assert (type(outcome), words) == (Failed, "one ")
 
 
-def test_an_agent_that_survives_the_refusal_of_its_own_call_goes_on(path: Path) -> None:
+def test_an_agent_that_survives_the_refusal_of_its_own_call_goes_on(path: Place) -> None:
     @tool
     def show(thing: object) -> None:
         raise AssertionError("it must not run")
@@ -270,7 +298,7 @@ def test_an_agent_that_survives_the_refusal_of_its_own_call_goes_on(path: Path) 
     assert play(outcome_of(path, careful)) == (Completed(), "it cannot be shown")
 
 
-def test_giving_up_waiting_for_the_store_does_not_break_the_turn(path: Path) -> None:
+def test_giving_up_waiting_for_the_store_does_not_break_the_turn(path: Place) -> None:
     async def impatient(turn: AgentTurn) -> AsyncIterator[Body]:
         yield Text("one ")
         asking = asyncio.create_task(turn.steering())
@@ -306,27 +334,27 @@ async def stuck_before_the_first_word(turn: AgentTurn) -> AsyncIterator[Body]:
     yield Text("never")
 
 
-def test_an_agent_that_is_silent_for_too_long_has_failed(path: Path) -> None:
+def test_an_agent_that_is_silent_for_too_long_has_failed(path: Place) -> None:
     outcome, words = play(outcome_of(path, hanging, Timing(step=0.2, grace=0.05)))
 
     assert (outcome, words) == (Failed("the agent said nothing for 0.2 s"), "half an ans")
 
 
-def test_an_agent_that_never_begins_has_failed(path: Path) -> None:
+def test_an_agent_that_never_begins_has_failed(path: Place) -> None:
     outcome, words = play(outcome_of(path, stuck_before_the_first_word, Timing(step=0.2, grace=0.05)))
 
     assert (outcome, words) == (Failed("the agent said nothing for 0.2 s"), "")
 
 
 @pytest.mark.parametrize("agent", [hanging, babbling])
-def test_an_agent_that_takes_too_long_has_failed_however_much_it_says(path: Path, agent: AgentLike) -> None:
+def test_an_agent_that_takes_too_long_has_failed_however_much_it_says(path: Place, agent: AgentLike) -> None:
     outcome, words = play(outcome_of(path, agent, Timing(turn=0.3, grace=0.05)))
 
     assert outcome == Failed("the agent took longer than 0.3 s")
     assert words
 
 
-def test_a_step_ends_with_every_word(path: Path) -> None:
+def test_a_step_ends_with_every_word(path: Place) -> None:
     async def story() -> tuple[Outcome, str]:
         steps = Timing(step=2.0, turn=None, grace=0.05)
 
@@ -368,7 +396,7 @@ def test_waiting_for_a_person_is_not_the_agents_silence(tmp_path: Path) -> None:
 # --- agents that say more than the disk can take ----------------------------------------------------------------------
 
 
-def stored_letters(path: Path, session: SessionId) -> int:
+def stored_letters(path: Place, session: SessionId) -> int:
     """How much of what was said anybody else could read now."""
     with open_store(path) as store:
         events = store.events_after(session, START, owner="local", limit=1_000).events
@@ -385,7 +413,7 @@ async def at_rest(count: Callable[[], int]) -> int:
     return before
 
 
-def test_an_agent_is_never_further_ahead_of_the_disk_than_the_buffer_allows(path: Path) -> None:
+def test_an_agent_is_never_further_ahead_of_the_disk_than_the_buffer_allows(path: Place) -> None:
     said = 0
 
     async def flooding(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -414,7 +442,7 @@ def test_an_agent_is_never_further_ahead_of_the_disk_than_the_buffer_allows(path
     play(story())
 
 
-def test_words_that_pile_up_behind_a_slow_disk_are_stored_like_any_others(path: Path) -> None:
+def test_words_that_pile_up_behind_a_slow_disk_are_stored_like_any_others(path: Place) -> None:
     begin = asyncio.Event()
     word = "😀" * 64
     said = 0
@@ -445,7 +473,7 @@ def test_words_that_pile_up_behind_a_slow_disk_are_stored_like_any_others(path: 
 
 
 @pytest.mark.parametrize("nonsense", SOME_NONSENSE.values(), ids=SOME_NONSENSE)
-def test_nonsense_from_a_thread_is_nonsense_too(path: Path, nonsense: Any) -> None:
+def test_nonsense_from_a_thread_is_nonsense_too(path: Place, nonsense: Any) -> None:
     def faulty(turn: BlockingTurn) -> Iterator[Body]:
         yield Text("one ")
         turn.steering()
@@ -460,7 +488,7 @@ def test_nonsense_from_a_thread_is_nonsense_too(path: Path, nonsense: Any) -> No
 @pytest.mark.parametrize(
     "error", [ValueError("no more words"), KeyError("tea"), SystemExit(3), Unspeakable()], ids=repr
 )
-def test_whatever_is_raised_on_a_thread_fails_the_turn_with_a_reason(path: Path, error: BaseException) -> None:
+def test_whatever_is_raised_on_a_thread_fails_the_turn_with_a_reason(path: Place, error: BaseException) -> None:
     def faulty(turn: BlockingTurn) -> Iterator[Body]:
         yield Text("half an ans")
         raise error
@@ -472,7 +500,7 @@ def test_whatever_is_raised_on_a_thread_fails_the_turn_with_a_reason(path: Path,
     assert words == "half an ans"
 
 
-def test_a_thread_that_never_ends_is_fenced_abandoned_and_counted(path: Path) -> None:
+def test_a_thread_that_never_ends_is_fenced_abandoned_and_counted(path: Place) -> None:
     release = threading.Event()
     ended = threading.Event()
 
@@ -499,7 +527,7 @@ def test_a_thread_that_never_ends_is_fenced_abandoned_and_counted(path: Path) ->
     play(story())
 
 
-def test_a_thread_that_ends_when_it_is_told_is_not_counted(path: Path) -> None:
+def test_a_thread_that_ends_when_it_is_told_is_not_counted(path: Place) -> None:
     threads: list[threading.Thread] = []
 
     def endless(turn: BlockingTurn) -> Iterator[Body]:
@@ -518,7 +546,7 @@ def test_a_thread_that_ends_when_it_is_told_is_not_counted(path: Path) -> None:
     play(story())
 
 
-def test_a_thread_does_not_run_ahead_of_the_disk(path: Path) -> None:
+def test_a_thread_does_not_run_ahead_of_the_disk(path: Place) -> None:
     said = 0
 
     def flooding(turn: BlockingTurn) -> Iterator[Body]:
@@ -573,7 +601,7 @@ def nothing_closed_yet() -> None:
 
 
 @pytest.mark.parametrize("how", ["speak", "raise", "hang"])
-def test_an_agent_made_for_a_turn_is_closed_after_it_however_it_ended(path: Path, how: str) -> None:
+def test_an_agent_made_for_a_turn_is_closed_after_it_however_it_ended(path: Place, how: str) -> None:
     async def story() -> None:
         async with backstay.open(path, agent=Holding) as app:
             turn = await (await app.session()).send(how)
@@ -584,7 +612,7 @@ def test_an_agent_made_for_a_turn_is_closed_after_it_however_it_ended(path: Path
     play(story())
 
 
-def test_an_agent_that_serves_every_turn_is_closed_with_the_app(path: Path) -> None:
+def test_an_agent_that_serves_every_turn_is_closed_with_the_app(path: Place) -> None:
     async def story() -> None:
         async with backstay.open(path, agent=Holding()) as app:
             session = await app.session()
@@ -596,7 +624,7 @@ def test_an_agent_that_serves_every_turn_is_closed_with_the_app(path: Path) -> N
     play(story())
 
 
-def test_one_faulty_agent_does_not_disturb_the_turns_of_others(path: Path) -> None:
+def test_one_faulty_agent_does_not_disturb_the_turns_of_others(path: Place) -> None:
     async def faulty(turn: AgentTurn) -> AsyncIterator[Body]:
         yield Text("one ")
         raise ValueError("no more words")

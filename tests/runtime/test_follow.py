@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +30,7 @@ from backstay.model.event import (
 from backstay.model.turn import Completed, Interrupted
 from backstay.runtime.session import SessionHandle
 from backstay.runtime.turn import TurnHandle
+from tests.databases import Place
 from tests.runtime.stage import Follower, Gate, echo, first_words, play, saying, stopping_at, story_of, words_in
 
 # Every body is an event of its own.
@@ -64,7 +65,7 @@ async def whole(session: SessionHandle, after: int = 0) -> list[Event]:
     return events
 
 
-def test_a_turn_cut_and_resumed_at_every_number_tells_the_identical_story(path: Path, prompt: bool) -> None:
+def test_a_turn_cut_and_resumed_at_every_number_tells_the_identical_story(path: Place, prompt: bool) -> None:
     async def story() -> None:
         async with backstay.open(path, agent=varied, timing=EACH, prompt=prompt) as app:
             session = await app.session()
@@ -81,7 +82,7 @@ def test_a_turn_cut_and_resumed_at_every_number_tells_the_identical_story(path: 
 
 
 def test_a_follower_that_is_cut_after_every_event_of_a_running_turn_misses_and_repeats_nothing(
-    path: Path, prompt: bool
+    path: Place, prompt: bool
 ) -> None:
     gates = [Gate() for _ in range(6)]
 
@@ -109,7 +110,7 @@ def test_a_follower_that_is_cut_after_every_event_of_a_running_turn_misses_and_r
     play(story())
 
 
-def test_following_a_turn_after_its_end_ends_at_once(path: Path, prompt: bool) -> None:
+def test_following_a_turn_after_its_end_ends_at_once(path: Place, prompt: bool) -> None:
     async def story() -> None:
         async with backstay.open(path, agent=echo, prompt=prompt) as app:
             session = await app.session()
@@ -120,7 +121,7 @@ def test_following_a_turn_after_its_end_ends_at_once(path: Path, prompt: bool) -
     play(story())
 
 
-def test_a_cursor_that_names_an_event_which_is_not_there_is_told_so(path: Path, prompt: bool) -> None:
+def test_a_cursor_that_names_an_event_which_is_not_there_is_told_so(path: Place, prompt: bool) -> None:
     async def story() -> None:
         async with backstay.open(path, agent=echo, prompt=prompt) as app:
             session = await app.session()
@@ -134,7 +135,7 @@ def test_a_cursor_that_names_an_event_which_is_not_there_is_told_so(path: Path, 
     play(story())
 
 
-def test_a_session_followed_from_every_number_tells_the_identical_story(path: Path, prompt: bool) -> None:
+def test_a_session_followed_from_every_number_tells_the_identical_story(path: Place, prompt: bool) -> None:
     async def story() -> None:
         async with backstay.open(path, agent=varied, timing=EACH, prompt=prompt) as app:
             session = await app.session()
@@ -156,7 +157,7 @@ def test_a_session_followed_from_every_number_tells_the_identical_story(path: Pa
     play(story())
 
 
-def test_a_live_follower_sees_what_a_late_one_reads(path: Path, prompt: bool) -> None:
+def test_a_live_follower_sees_what_a_late_one_reads(path: Place, prompt: bool) -> None:
     async def story() -> None:
         async with backstay.open(path, agent=varied, timing=EACH, prompt=prompt) as app:
             session = await app.session()
@@ -173,7 +174,7 @@ def test_a_live_follower_sees_what_a_late_one_reads(path: Path, prompt: bool) ->
     play(story())
 
 
-def test_a_follower_is_taken_through_every_change_of_window(path: Path, prompt: bool) -> None:
+def test_a_follower_is_taken_through_every_change_of_window(path: Place, prompt: bool) -> None:
     async def story() -> None:
         async with backstay.open(path, agent=echo, prompt=prompt) as app:
             session = await app.session()
@@ -205,7 +206,7 @@ def test_a_follower_is_taken_through_every_change_of_window(path: Path, prompt: 
     play(story())
 
 
-def test_a_deleted_sessions_story_ends_with_its_tombstone_whoever_asks_when(path: Path, prompt: bool) -> None:
+def test_a_deleted_sessions_story_ends_with_its_tombstone_whoever_asks_when(path: Place, prompt: bool) -> None:
     async def story() -> None:
         gate = Gate()
         async with backstay.open(path, agent=stopping_at(gate), prompt=prompt, lease_seconds=3600) as app:
@@ -224,7 +225,7 @@ def test_a_deleted_sessions_story_ends_with_its_tombstone_whoever_asks_when(path
     play(story())
 
 
-def test_a_slow_follower_gets_everything_though_the_turn_is_long_over(path: Path, prompt: bool) -> None:
+def test_a_slow_follower_gets_everything_though_the_turn_is_long_over(path: Place, prompt: bool) -> None:
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
         for number in range(1_300):
             yield Custom("step", number)
@@ -247,7 +248,7 @@ def test_a_slow_follower_gets_everything_though_the_turn_is_long_over(path: Path
     play(story())
 
 
-def test_a_slow_follower_of_a_turn_gets_everything_up_to_its_end(path: Path, prompt: bool) -> None:
+def test_a_slow_follower_of_a_turn_gets_everything_up_to_its_end(path: Place, prompt: bool) -> None:
     gate = Gate()
 
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -272,7 +273,7 @@ def test_a_slow_follower_of_a_turn_gets_everything_up_to_its_end(path: Path, pro
     play(story())
 
 
-def test_many_followers_each_get_everything_and_one_that_leaves_disturbs_nobody(path: Path, prompt: bool) -> None:
+def test_many_followers_each_get_everything_and_one_that_leaves_disturbs_nobody(path: Place, prompt: bool) -> None:
     gates = [Gate() for _ in range(5)]
 
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -299,7 +300,7 @@ def test_many_followers_each_get_everything_and_one_that_leaves_disturbs_nobody(
     play(story())
 
 
-def test_what_another_app_does_is_seen(path: Path, prompt: bool) -> None:
+def test_what_another_app_does_is_seen(path: Place, prompt: bool) -> None:
     async def story() -> None:
         async with (
             backstay.open(path, agent=echo, prompt=prompt) as worker,
@@ -322,7 +323,7 @@ def test_what_another_app_does_is_seen(path: Path, prompt: bool) -> None:
     play(story())
 
 
-def test_a_follower_learns_of_what_is_written_past_every_app(path: Path, prompt: bool) -> None:
+def test_a_follower_learns_of_what_is_written_past_every_app(path: Place, prompt: bool) -> None:
     async def story() -> None:
         async with backstay.open(path, prompt=prompt) as app:
             session = await app.session()
@@ -344,7 +345,7 @@ def test_a_follower_learns_of_what_is_written_past_every_app(path: Path, prompt:
 
 
 @pytest.mark.parametrize("agent", [None, echo], ids=["accepts only", "serves"])
-def test_a_follower_learns_that_a_holder_is_gone(path: Path, agent: object, prompt: bool) -> None:
+def test_a_follower_learns_that_a_holder_is_gone(path: Place, agent: object, prompt: bool) -> None:
     async def story() -> None:
         agents = {} if agent is None else {"default": echo}
         async with backstay.open(path, agents=agents, prompt=prompt, lease_seconds=3600) as app:
@@ -366,7 +367,7 @@ def test_a_follower_learns_that_a_holder_is_gone(path: Path, agent: object, prom
 
 
 @pytest.mark.parametrize("who", ["session", "turn", "outcome"])
-def test_nobody_is_left_waiting_when_the_app_closes(path: Path, who: str, prompt: bool) -> None:
+def test_nobody_is_left_waiting_when_the_app_closes(path: Place, who: str, prompt: bool) -> None:
     async def story() -> None:
         async with backstay.open(path, prompt=prompt) as app:
             session = await app.session()
@@ -389,7 +390,7 @@ def test_nobody_is_left_waiting_when_the_app_closes(path: Path, who: str, prompt
     play(story())
 
 
-def test_a_story_that_was_folded_is_told_without_a_silent_gap(path: Path, prompt: bool) -> None:
+def test_a_story_that_was_folded_is_told_without_a_silent_gap(path: Place, prompt: bool) -> None:
     async def story() -> None:
         async with backstay.open(path, agent=varied, timing=EACH, prompt=prompt) as app:
             session = await app.session()
@@ -408,7 +409,7 @@ def test_a_story_that_was_folded_is_told_without_a_silent_gap(path: Path, prompt
     play(story())
 
 
-def test_an_outcome_is_the_same_for_all_who_wait_and_all_who_come_late(path: Path, prompt: bool) -> None:
+def test_an_outcome_is_the_same_for_all_who_wait_and_all_who_come_late(path: Place, prompt: bool) -> None:
     async def story() -> None:
         gate = Gate()
         async with backstay.open(path, agent=stopping_at(gate), prompt=prompt) as app:
@@ -422,7 +423,7 @@ def test_an_outcome_is_the_same_for_all_who_wait_and_all_who_come_late(path: Pat
     play(story())
 
 
-def test_a_bad_cursor_is_refused(path: Path) -> None:
+def test_a_bad_cursor_is_refused(path: Place) -> None:
     async def story() -> None:
         async with backstay.open(path, agent=saying("hello")) as app:
             session = await app.session()
@@ -446,7 +447,7 @@ async def feed(app: backstay.App, after: int, count: int) -> list[FeedEvent]:
 
 
 def test_the_feed_of_all_sessions_cut_and_resumed_at_every_position_tells_the_identical_story(
-    path: Path, prompt: bool
+    path: Place, prompt: bool
 ) -> None:
     async def story() -> None:
         async with backstay.open(path, agent=varied, timing=EACH, prompt=prompt) as app:
@@ -466,7 +467,7 @@ def test_the_feed_of_all_sessions_cut_and_resumed_at_every_position_tells_the_id
     play(story())
 
 
-def test_the_feed_goes_on_live_from_now_and_shows_nobody_elses_sessions(path: Path, prompt: bool) -> None:
+def test_the_feed_goes_on_live_from_now_and_shows_nobody_elses_sessions(path: Place, prompt: bool) -> None:
     async def story() -> None:
         async with (
             backstay.open(path, agent=echo, owner="ann", prompt=prompt) as anns,
@@ -497,12 +498,26 @@ def test_the_feed_goes_on_live_from_now_and_shows_nobody_elses_sessions(path: Pa
     play(story())
 
 
-def test_nobody_is_left_waiting_for_the_feed_when_the_app_closes(path: Path, prompt: bool) -> None:
+def test_nobody_is_left_waiting_for_the_feed_when_the_app_closes(path: Place, prompt: bool) -> None:
     async def story() -> None:
         async with backstay.open(path, prompt=prompt) as app:
             listening = asyncio.create_task(feed(app, 0, 1_000))
             await app.session()
         with pytest.raises(StoreUnavailable):
             await listening
+
+    play(story())
+
+
+@pytest.mark.parametrize("after", ["3", 1.5, b"3", [3]], ids=repr)
+def test_a_place_that_is_no_number_is_refused_with_a_sentence(path: Place, after: Any) -> None:
+    async def story() -> None:
+        async with backstay.open(path, agent=echo) as app:
+            session = await app.session()
+            turn = await session.send("hello")
+            with pytest.raises(InvalidPayload):
+                await anext(session.follow(after))
+            with pytest.raises(InvalidPayload):
+                await anext(turn.events(after))
 
     play(story())

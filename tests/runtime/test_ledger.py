@@ -5,7 +5,6 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,13 +21,14 @@ from backstay.model.ids import TurnId
 from backstay.model.message import Message
 from backstay.model.turn import Call, Cancelled, Completed, Failed, Interrupted
 from backstay.runtime.turn import TurnHandle
+from tests.databases import Place
 from tests.runtime.stage import AgentFunction, Gate, echo, play, story_of, told
 
 CHAT = Address.chat("telegram", "dm", chat="42")
 AT_ONCE = Timing(grace=0, poll=0.005)
 
 
-def calls_of(path: Path, turn: TurnId) -> tuple[Call, ...]:
+def calls_of(path: Place, turn: TurnId) -> tuple[Call, ...]:
     """The ledger of a turn as anybody else reads it."""
     with open_store(path) as store:
         return store.calls(turn, owner="local")
@@ -58,7 +58,7 @@ async def asked(turn: TurnHandle) -> Call:
 # --- intent and result ------------------------------------------------------------------------------------------------
 
 
-def test_the_intent_is_stored_before_the_tool_runs_and_the_result_before_the_agent_sees_it(path: Path) -> None:
+def test_the_intent_is_stored_before_the_tool_runs_and_the_result_before_the_agent_sees_it(path: Place) -> None:
     effects: list[str] = []
 
     @tool
@@ -81,7 +81,7 @@ def test_the_intent_is_stored_before_the_tool_runs_and_the_result_before_the_age
     assert effects == ["called", "returned"]
 
 
-def test_a_tool_is_handed_the_key_of_its_call_and_only_if_it_wants_it(path: Path) -> None:
+def test_a_tool_is_handed_the_key_of_its_call_and_only_if_it_wants_it(path: Place) -> None:
     keys: list[str] = []
 
     @tool
@@ -111,7 +111,7 @@ def test_a_tool_is_handed_the_key_of_its_call_and_only_if_it_wants_it(path: Path
     play(story())
 
 
-def test_a_tools_error_is_stored_and_told_to_the_agent_which_may_go_on(path: Path) -> None:
+def test_a_tools_error_is_stored_and_told_to_the_agent_which_may_go_on(path: Place) -> None:
     @tool
     def broken() -> None:
         raise ValueError("no such account")
@@ -145,7 +145,7 @@ def test_a_tools_error_is_stored_and_told_to_the_agent_which_may_go_on(path: Pat
     play(story())
 
 
-def test_a_tools_error_that_the_agent_does_not_catch_fails_the_turn(path: Path) -> None:
+def test_a_tools_error_that_the_agent_does_not_catch_fails_the_turn(path: Place) -> None:
     @tool
     def broken() -> None:
         raise ValueError("no such account")
@@ -168,7 +168,7 @@ def test_a_tools_error_that_the_agent_does_not_catch_fails_the_turn(path: Path) 
     [object(), {1, 2}, b"bytes", float("nan"), datetime.now(UTC), "\ud800", 1 << 80, "x" * (1 << 21)],
     ids=type,
 )
-def test_a_tool_that_returns_what_cannot_be_stored_has_failed_and_the_turn_goes_on(path: Path, output: object) -> None:
+def test_a_tool_that_returns_what_cannot_be_stored_has_failed_and_the_turn_goes_on(path: Place, output: object) -> None:
     @tool
     def odd() -> object:
         return output
@@ -184,7 +184,7 @@ def test_a_tool_that_returns_what_cannot_be_stored_has_failed_and_the_turn_goes_
     play(story())
 
 
-def test_tools_that_block_run_beside_each_other_and_beside_the_loop(path: Path) -> None:
+def test_tools_that_block_run_beside_each_other_and_beside_the_loop(path: Place) -> None:
     together = threading.Barrier(12)
 
     @tool
@@ -204,7 +204,7 @@ def test_tools_that_block_run_beside_each_other_and_beside_the_loop(path: Path) 
     play(story())
 
 
-def test_parallel_calls_each_get_their_own_result(path: Path) -> None:
+def test_parallel_calls_each_get_their_own_result(path: Place) -> None:
     @tool
     async def double(number: int) -> int:
         for _ in range(10 - number):
@@ -230,7 +230,7 @@ def test_parallel_calls_each_get_their_own_result(path: Path) -> None:
     play(story())
 
 
-def test_a_call_whose_arguments_fill_the_buffer_runs_like_any_other(path: Path) -> None:
+def test_a_call_whose_arguments_fill_the_buffer_runs_like_any_other(path: Place) -> None:
     @tool
     def measure(text: str) -> int:
         return len(text)
@@ -245,7 +245,7 @@ def test_a_call_whose_arguments_fill_the_buffer_runs_like_any_other(path: Path) 
     play(story())
 
 
-def test_calls_that_an_agent_reports_itself_do_not_clash_with_those_of_the_ledger(path: Path) -> None:
+def test_calls_that_an_agent_reports_itself_do_not_clash_with_those_of_the_ledger(path: Place) -> None:
     @tool
     def look() -> str:
         return "found"
@@ -263,7 +263,7 @@ def test_calls_that_an_agent_reports_itself_do_not_clash_with_those_of_the_ledge
     play(story())
 
 
-def test_a_blocking_agent_calls_tools_through_the_same_ledger(path: Path) -> None:
+def test_a_blocking_agent_calls_tools_through_the_same_ledger(path: Place) -> None:
     @tool
     def pay(key: str) -> str:
         return key
@@ -303,7 +303,7 @@ class Till:
         return f"paid {amount}"
 
 
-def test_a_tool_that_asks_runs_only_after_a_person_has_agreed(path: Path, prompt: bool) -> None:
+def test_a_tool_that_asks_runs_only_after_a_person_has_agreed(path: Place, prompt: bool) -> None:
     async def story() -> None:
         till = Till()
         async with (
@@ -322,7 +322,7 @@ def test_a_tool_that_asks_runs_only_after_a_person_has_agreed(path: Path, prompt
     play(story())
 
 
-def test_a_tool_that_was_denied_never_runs_and_the_agent_is_told(path: Path, prompt: bool) -> None:
+def test_a_tool_that_was_denied_never_runs_and_the_agent_is_told(path: Place, prompt: bool) -> None:
     async def story() -> None:
         till = Till()
         async with backstay.open(path, agent=calling((till.pay, {"amount": 5})), prompt=prompt) as app:
@@ -338,7 +338,7 @@ def test_a_tool_that_was_denied_never_runs_and_the_agent_is_told(path: Path, pro
     play(story())
 
 
-def test_an_approval_is_bound_to_the_arguments_that_were_shown(path: Path) -> None:
+def test_an_approval_is_bound_to_the_arguments_that_were_shown(path: Place) -> None:
     async def story() -> None:
         till = Till()
         async with backstay.open(path, agent=calling((till.pay, {"amount": 5}))) as app:
@@ -353,7 +353,7 @@ def test_an_approval_is_bound_to_the_arguments_that_were_shown(path: Path) -> No
 
 
 def test_cancelling_a_turn_that_waits_for_approval_runs_nothing_and_may_have_run_nothing(
-    path: Path, prompt: bool
+    path: Place, prompt: bool
 ) -> None:
     async def story() -> None:
         till = Till()
@@ -368,7 +368,7 @@ def test_cancelling_a_turn_that_waits_for_approval_runs_nothing_and_may_have_run
     play(story())
 
 
-def test_a_call_that_waits_for_approval_does_not_outlive_its_turn(path: Path) -> None:
+def test_a_call_that_waits_for_approval_does_not_outlive_its_turn(path: Place) -> None:
     waiting: list[asyncio.Task[Any]] = []
     gate = Gate()
 
@@ -393,7 +393,7 @@ def test_a_call_that_waits_for_approval_does_not_outlive_its_turn(path: Path) ->
 
 
 @pytest.mark.parametrize("decided", ["later", "approved", "denied"])
-def test_an_approval_survives_a_restart(path: Path, decided: str, prompt: bool) -> None:
+def test_an_approval_survives_a_restart(path: Place, decided: str, prompt: bool) -> None:
     till = Till()
     agent = calling((till.pay, {"amount": 5}))
 
@@ -433,7 +433,7 @@ def test_an_approval_survives_a_restart(path: Path, decided: str, prompt: bool) 
 # --- after an interruption --------------------------------------------------------------------------------------------
 
 
-def interrupted(path: Path, bodies: Sequence[Body]) -> TurnId:
+def interrupted(path: Place, bodies: Sequence[Body]) -> TurnId:
     """A turn whose process died after it had said this."""
     with open_store(path) as store:
         opened = store.submit(CHAT, "pay", owner="local", start=True).opened
@@ -444,7 +444,7 @@ def interrupted(path: Path, bodies: Sequence[Body]) -> TurnId:
     return opened.id
 
 
-async def resumed(path: Path, agent: AgentFunction) -> tuple[str, list[Message]]:
+async def resumed(path: Place, agent: AgentFunction) -> tuple[str, list[Message]]:
     """What the agent says when it goes on, and all messages then."""
     async with backstay.open(path, agent=agent, on_interrupt="resume") as app:
         session = await app.session(CHAT)
@@ -455,7 +455,7 @@ async def resumed(path: Path, agent: AgentFunction) -> tuple[str, list[Message]]
         return messages[-1].text, messages
 
 
-def test_a_result_that_was_stored_is_used_again_and_its_tool_is_not_run(path: Path) -> None:
+def test_a_result_that_was_stored_is_used_again_and_its_tool_is_not_run(path: Place) -> None:
     till = Till(approval=False)
     interrupted(path, [ToolCall("call-1", "pay", {"amount": 5}), ToolResult("call-1", "paid 5")])
 
@@ -464,7 +464,7 @@ def test_a_result_that_was_stored_is_used_again_and_its_tool_is_not_run(path: Pa
     assert (said, till.keys) == ("paid 5 ", [])
 
 
-def test_an_error_that_was_stored_is_told_again_and_its_tool_is_not_run(path: Path) -> None:
+def test_an_error_that_was_stored_is_told_again_and_its_tool_is_not_run(path: Place) -> None:
     till = Till(approval=False)
     interrupted(path, [ToolCall("call-1", "pay", {"amount": 5}), ToolResult("call-1", "broke", error=True)])
 
@@ -473,7 +473,7 @@ def test_an_error_that_was_stored_is_told_again_and_its_tool_is_not_run(path: Pa
     assert (said, till.keys) == ("ToolFailed ", [])
 
 
-def test_a_tool_that_may_have_run_is_never_run_again_silently(path: Path) -> None:
+def test_a_tool_that_may_have_run_is_never_run_again_silently(path: Place) -> None:
     till = Till(approval=False)
     interrupted(path, [ToolCall("call-1", "pay", {"amount": 5})])
 
@@ -482,7 +482,7 @@ def test_a_tool_that_may_have_run_is_never_run_again_silently(path: Path) -> Non
     assert (said, till.keys) == ("MayHaveRun ", [])
 
 
-def test_an_idempotent_tool_is_run_again_with_the_same_key(path: Path) -> None:
+def test_an_idempotent_tool_is_run_again_with_the_same_key(path: Place) -> None:
     till = Till(idempotent=True, approval=False)
     first = interrupted(path, [ToolCall("call-1", "pay", {"amount": 5}, idempotent=True)])
     (call,) = calls_of(path, first)
@@ -492,7 +492,7 @@ def test_an_idempotent_tool_is_run_again_with_the_same_key(path: Path) -> None:
     assert (said, till.keys) == ("paid 5 ", [call.key])
 
 
-def test_earlier_calls_are_found_in_whatever_order_they_are_made_again(path: Path) -> None:
+def test_earlier_calls_are_found_in_whatever_order_they_are_made_again(path: Place) -> None:
     till = Till(approval=False)
     interrupted(
         path,
@@ -511,7 +511,7 @@ def test_earlier_calls_are_found_in_whatever_order_they_are_made_again(path: Pat
     assert len(till.keys) == 1
 
 
-def test_a_call_made_more_often_than_before_is_run_for_the_rest(path: Path) -> None:
+def test_a_call_made_more_often_than_before_is_run_for_the_rest(path: Place) -> None:
     till = Till(approval=False)
     interrupted(path, [ToolCall("call-1", "pay", {"amount": 5}), ToolResult("call-1", "paid 5")])
 
@@ -521,7 +521,7 @@ def test_a_call_made_more_often_than_before_is_run_for_the_rest(path: Path) -> N
     assert "".join(message.text for message in messages).count("paid 5") == 3
 
 
-def test_a_turn_that_is_interrupted_again_and_again_still_knows_its_ledger(path: Path) -> None:
+def test_a_turn_that_is_interrupted_again_and_again_still_knows_its_ledger(path: Place) -> None:
     till = Till(approval=False)
     days: list[asyncio.Event] = []
 
@@ -579,7 +579,7 @@ WHOLE: list[Body] = [
 ]
 
 
-def test_wherever_a_turn_was_cut_off_the_next_one_reads_a_valid_history(path: Path) -> None:
+def test_wherever_a_turn_was_cut_off_the_next_one_reads_a_valid_history(path: Place) -> None:
     gates = {length: Gate() for length in range(len(WHOLE) + 1)}
 
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -606,7 +606,7 @@ def test_wherever_a_turn_was_cut_off_the_next_one_reads_a_valid_history(path: Pa
     play(story())
 
 
-def test_steering_between_calls_never_comes_between_a_call_and_its_result(path: Path) -> None:
+def test_steering_between_calls_never_comes_between_a_call_and_its_result(path: Place) -> None:
     gate, waiting = Gate(), Gate()
 
     @tool
@@ -640,7 +640,7 @@ def test_steering_between_calls_never_comes_between_a_call_and_its_result(path: 
     play(story())
 
 
-def test_a_tool_interrupted_by_closing_is_read_as_one_that_may_have_run(path: Path) -> None:
+def test_a_tool_interrupted_by_closing_is_read_as_one_that_may_have_run(path: Place) -> None:
     began = asyncio.Event()
 
     @tool
@@ -673,7 +673,7 @@ def test_a_tool_interrupted_by_closing_is_read_as_one_that_may_have_run(path: Pa
     play(next_day(play(first_day())))
 
 
-def test_a_deaf_tool_is_left_behind_and_counted(path: Path) -> None:
+def test_a_deaf_tool_is_left_behind_and_counted(path: Place) -> None:
     release, began = threading.Event(), threading.Event()
 
     @tool

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import backstay
 from backstay import Text, Thought, Timing, open_store
@@ -12,6 +11,7 @@ from backstay.agents.tools import tool
 from backstay.model.content import Body
 from backstay.model.event import START, TextDelta
 from backstay.model.turn import Completed
+from tests.databases import Place
 from tests.runtime.stage import Gate, first_words, nothing_can_be_written, play, story_of, words_in
 
 CROWD = 200
@@ -22,7 +22,7 @@ async def double(number: int) -> int:
     return 2 * number
 
 
-def test_two_hundred_sessions_stream_at_once_and_everything_is_right(path: Path, prompt: bool) -> None:
+def test_two_hundred_sessions_stream_at_once_and_everything_is_right(path: Place, prompt: bool) -> None:
     together = asyncio.Event()
     began: set[str] = set()
 
@@ -64,7 +64,7 @@ def test_two_hundred_sessions_stream_at_once_and_everything_is_right(path: Path,
     play(story())
 
 
-def test_however_many_flood_the_process_holds_no_more_than_their_buffers(path: Path) -> None:
+def test_however_many_flood_the_process_holds_no_more_than_their_buffers(path: Place) -> None:
     crowd, said, flood = 50, [0] * 50, Gate()
 
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -97,7 +97,7 @@ def test_however_many_flood_the_process_holds_no_more_than_their_buffers(path: P
     play(story())
 
 
-def test_a_hundred_turns_wait_in_one_session_and_are_answered_in_order(path: Path) -> None:
+def test_a_hundred_turns_wait_in_one_session_and_are_answered_in_order(path: Place) -> None:
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
         yield Text(turn.input.text)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,12 +13,13 @@ from backstay.errors import InvalidPayload, NotFound, Rejected, RequestMismatch,
 from backstay.model import message
 from backstay.model.content import Body
 from backstay.model.turn import Completed
+from tests.databases import Place
 from tests.runtime.stage import Gate, HeldClock, echo, first_words, play, saying, stopping_at, told, until_end
 
 CHAT = Address.chat("telegram", "dm", chat="42")
 
 
-def test_the_input_is_stored_before_the_agent_is_called(path: Path) -> None:
+def test_the_input_is_stored_before_the_agent_is_called(path: Place) -> None:
     async def looking(turn: AgentTurn) -> AsyncIterator[Body]:
         with open_store(path) as store:
             yield Text(" | ".join(message.text for message in store.messages(turn.session, owner="local").messages))
@@ -32,7 +33,7 @@ def test_the_input_is_stored_before_the_agent_is_called(path: Path) -> None:
     assert play(story()) == "are you there?"
 
 
-def test_sending_returns_when_the_input_is_durable_and_not_when_it_is_answered(path: Path) -> None:
+def test_sending_returns_when_the_input_is_durable_and_not_when_it_is_answered(path: Place) -> None:
     async def story() -> None:
         gate = Gate()
         async with backstay.open(path, agent=stopping_at(gate)) as app:
@@ -46,7 +47,7 @@ def test_sending_returns_when_the_input_is_durable_and_not_when_it_is_answered(p
     play(story())
 
 
-def test_a_repeated_request_is_the_first_turn_while_it_runs_and_after_it(path: Path) -> None:
+def test_a_repeated_request_is_the_first_turn_while_it_runs_and_after_it(path: Place) -> None:
     async def story() -> None:
         gate = Gate()
         async with backstay.open(path, agent=stopping_at(gate)) as app:
@@ -63,7 +64,7 @@ def test_a_repeated_request_is_the_first_turn_while_it_runs_and_after_it(path: P
     play(story())
 
 
-def test_a_request_repeated_while_it_waits_waits_once(path: Path) -> None:
+def test_a_request_repeated_while_it_waits_waits_once(path: Place) -> None:
     async def story() -> None:
         gate = Gate()
         async with backstay.open(path, agent=stopping_at(gate, "", "")) as app:
@@ -78,7 +79,7 @@ def test_a_request_repeated_while_it_waits_waits_once(path: Path) -> None:
     play(story())
 
 
-def test_a_request_sent_by_many_at_once_is_accepted_once(path: Path) -> None:
+def test_a_request_sent_by_many_at_once_is_accepted_once(path: Place) -> None:
     async def story() -> None:
         async with backstay.open(path, agent=echo) as app:
             session = await app.session(CHAT)
@@ -91,7 +92,7 @@ def test_a_request_sent_by_many_at_once_is_accepted_once(path: Path) -> None:
     play(story())
 
 
-def test_a_request_id_used_for_something_else_is_refused(path: Path) -> None:
+def test_a_request_id_used_for_something_else_is_refused(path: Place) -> None:
     async def story() -> None:
         async with backstay.open(path, agent=echo) as app:
             session = await app.session(CHAT)
@@ -103,7 +104,7 @@ def test_a_request_id_used_for_something_else_is_refused(path: Path) -> None:
     play(story())
 
 
-def test_what_is_refused_leaves_nothing_behind(path: Path) -> None:
+def test_what_is_refused_leaves_nothing_behind(path: Place) -> None:
     async def story() -> None:
         async with backstay.open(path, agent=echo) as app:
             session = await app.session(CHAT)
@@ -118,7 +119,7 @@ def test_what_is_refused_leaves_nothing_behind(path: Path) -> None:
     play(story())
 
 
-def test_an_address_leads_to_the_same_session_and_an_id_too(path: Path) -> None:
+def test_an_address_leads_to_the_same_session_and_an_id_too(path: Place) -> None:
     async def story() -> None:
         async with backstay.open(path, agent=echo) as app:
             first, again = await app.session(CHAT), await app.session(CHAT)
@@ -128,7 +129,7 @@ def test_an_address_leads_to_the_same_session_and_an_id_too(path: Path) -> None:
     play(story())
 
 
-def test_another_owners_session_is_not_found(path: Path) -> None:
+def test_another_owners_session_is_not_found(path: Place) -> None:
     async def story() -> None:
         async with backstay.open(path, agent=echo, owner="ann") as anns, backstay.open(path, owner="bob") as bobs:
             session = await anns.session()
@@ -142,7 +143,7 @@ def test_another_owners_session_is_not_found(path: Path) -> None:
     play(story())
 
 
-def test_each_turn_is_answered_by_the_agent_it_names(path: Path) -> None:
+def test_each_turn_is_answered_by_the_agent_it_names(path: Place) -> None:
     async def story() -> list[str]:
         agents = {"poet": saying("roses"), "clerk": saying("form 7")}
         async with backstay.open(path, agents=agents) as app:
@@ -154,7 +155,7 @@ def test_each_turn_is_answered_by_the_agent_it_names(path: Path) -> None:
     assert play(story()) == ["roses", "form 7"]
 
 
-def test_a_turn_for_an_agent_that_nobody_serves_waits_until_somebody_does(path: Path, prompt: bool) -> None:
+def test_a_turn_for_an_agent_that_nobody_serves_waits_until_somebody_does(path: Place, prompt: bool) -> None:
     async def story() -> None:
         async with backstay.open(path, agent=echo, prompt=prompt) as app:
             session = await app.session()
@@ -168,7 +169,7 @@ def test_a_turn_for_an_agent_that_nobody_serves_waits_until_somebody_does(path: 
     play(story())
 
 
-def test_an_agent_reads_everything_said_before_and_its_input_last(path: Path) -> None:
+def test_an_agent_reads_everything_said_before_and_its_input_last(path: Place) -> None:
     async def reciting(turn: AgentTurn) -> AsyncIterator[Body]:
         assert turn.messages[-1] == turn.input
         yield Text(f"{len(turn.messages)} messages")
@@ -183,7 +184,7 @@ def test_an_agent_reads_everything_said_before_and_its_input_last(path: Path) ->
     assert play(story())[2:] == [("user", "go on"), ("assistant", "3 messages")]
 
 
-def test_a_record_that_would_poison_the_session_is_refused(path: Path) -> None:
+def test_a_record_that_would_poison_the_session_is_refused(path: Place) -> None:
     async def story() -> None:
         async with backstay.open(path, agent=echo) as app:
             session = await app.session()
@@ -194,7 +195,7 @@ def test_a_record_that_would_poison_the_session_is_refused(path: Path) -> None:
     play(story())
 
 
-def test_retrying_answers_the_same_input_again_and_keeps_the_first_answer(path: Path) -> None:
+def test_retrying_answers_the_same_input_again_and_keeps_the_first_answer(path: Place) -> None:
     answers = iter(("first", "second"))
 
     async def fickle(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -212,7 +213,7 @@ def test_retrying_answers_the_same_input_again_and_keeps_the_first_answer(path: 
     play(story())
 
 
-def test_editing_answers_the_new_input_in_place_of_the_old(path: Path) -> None:
+def test_editing_answers_the_new_input_in_place_of_the_old(path: Place) -> None:
     async def story() -> None:
         async with backstay.open(path, agent=echo) as app:
             session = await app.session()
@@ -225,7 +226,7 @@ def test_editing_answers_the_new_input_in_place_of_the_old(path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["retry", "edit"])
-def test_retrying_and_editing_are_left_to_an_app_that_serves_the_agent(path: Path, verb: str, prompt: bool) -> None:
+def test_retrying_and_editing_are_left_to_an_app_that_serves_the_agent(path: Place, verb: str, prompt: bool) -> None:
     async def story() -> None:
         async with backstay.open(path, prompt=prompt) as door, backstay.open(path, agent=echo, prompt=prompt):
             session = await door.session()
@@ -238,7 +239,7 @@ def test_retrying_and_editing_are_left_to_an_app_that_serves_the_agent(path: Pat
     play(story())
 
 
-def test_what_a_sender_who_went_away_had_sent_is_still_answered(path: Path) -> None:
+def test_what_a_sender_who_went_away_had_sent_is_still_answered(path: Place) -> None:
     async def story() -> None:
         clock = HeldClock()
         async with backstay.open(path, agent=echo, clock=clock, lease_seconds=3600) as app:
@@ -255,7 +256,7 @@ def test_what_a_sender_who_went_away_had_sent_is_still_answered(path: Path) -> N
     play(story())
 
 
-def test_turns_of_one_session_run_one_after_the_other(path: Path) -> None:
+def test_turns_of_one_session_run_one_after_the_other(path: Place) -> None:
     speaking: list[str] = []
 
     async def alone(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -275,7 +276,7 @@ def test_turns_of_one_session_run_one_after_the_other(path: Path) -> None:
     play(story())
 
 
-def test_the_words_of_a_running_turn_are_no_message_until_it_ends(path: Path) -> None:
+def test_the_words_of_a_running_turn_are_no_message_until_it_ends(path: Place) -> None:
     async def story() -> None:
         gate = Gate()
         async with backstay.open(path, agent=stopping_at(gate)) as app:
@@ -286,5 +287,18 @@ def test_the_words_of_a_running_turn_are_no_message_until_it_ends(path: Path) ->
             gate.open()
             await turn.outcome()
             assert told(await session.messages()) == [("user", "hello"), ("assistant", "one two")]
+
+    play(story())
+
+
+@pytest.mark.parametrize("agent", ["", " ", 5, b"echo"], ids=repr)
+def test_what_is_no_name_of_an_agent_is_refused_and_not_taken_for_the_sessions_own(path: Place, agent: Any) -> None:
+    async def story() -> None:
+        async with backstay.open(path, agent=echo) as app:
+            session = await app.session()
+            before = await session.read()
+            with pytest.raises(InvalidPayload):
+                await session.send("hello", agent=agent)
+            assert await session.read() == before
 
     play(story())

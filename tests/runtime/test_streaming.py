@@ -14,19 +14,20 @@ from backstay.model.content import Body
 from backstay.model.event import START, CustomReported, Event, TextDelta, ThoughtDelta, UsageReported
 from backstay.model.ids import SessionId
 from backstay.model.turn import Completed
+from tests.databases import Place
 from tests.runtime.stage import Gate, first_words, play, saying, stopping_at, story_of, words_in
 
 # Words are then stored only for another reason than their age or number.
 NEVER = Timing(flush=3600, flush_bytes=1 << 20)
 
 
-def stored(path: Path, session: SessionId) -> tuple[Event, ...]:
+def stored(path: Place, session: SessionId) -> tuple[Event, ...]:
     """What anybody else can read of the session's story now."""
     with open_store(path) as store:
         return store.events_after(session, START, owner="local").events
 
 
-def test_the_first_words_are_stored_at_once(path: Path) -> None:
+def test_the_first_words_are_stored_at_once(path: Place) -> None:
     async def story() -> None:
         gate = Gate()
         async with backstay.open(path, agent=stopping_at(gate), timing=NEVER) as app:
@@ -38,7 +39,7 @@ def test_the_first_words_are_stored_at_once(path: Path) -> None:
     play(story())
 
 
-def test_later_words_gather_and_only_what_is_new_is_written(path: Path) -> None:
+def test_later_words_gather_and_only_what_is_new_is_written(path: Place) -> None:
     first, second = Gate(), Gate()
 
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -68,7 +69,7 @@ def test_later_words_gather_and_only_what_is_new_is_written(path: Path) -> None:
     ids=["enough of them", "old enough"],
 )
 def test_words_are_stored_when_they_are_enough_or_old_enough_though_the_agent_goes_on(
-    path: Path, timing: Timing, prompt: bool
+    path: Place, timing: Timing, prompt: bool
 ) -> None:
     gates = [Gate() for _ in range(4)]
 
@@ -118,7 +119,7 @@ def test_a_silent_agent_costs_no_write(tmp_path: Path) -> None:
     play(story())
 
 
-def test_everything_said_is_stored_before_a_tool_runs(path: Path) -> None:
+def test_everything_said_is_stored_before_a_tool_runs(path: Place) -> None:
     @tool
     def look(session: str) -> list[str]:
         return [type(event.body).__name__ for event in stored(path, SessionId(session))]
@@ -140,7 +141,7 @@ def test_everything_said_is_stored_before_a_tool_runs(path: Path) -> None:
     assert found[-4:] == ["TextDelta", "ThoughtDelta", "TextDelta", "ToolCalled"]
 
 
-def test_what_a_follower_sees_anybody_can_read(path: Path, prompt: bool) -> None:
+def test_what_a_follower_sees_anybody_can_read(path: Place, prompt: bool) -> None:
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
         for number in range(10):
             yield Text(f"{number} ")
@@ -156,7 +157,7 @@ def test_what_a_follower_sees_anybody_can_read(path: Path, prompt: bool) -> None
     play(story())
 
 
-def test_bodies_of_every_kind_become_events_at_once_and_messages_at_the_end(path: Path) -> None:
+def test_bodies_of_every_kind_become_events_at_once_and_messages_at_the_end(path: Place) -> None:
     said: list[Body] = [
         Thought("let me "),
         Thought("think"),
@@ -196,7 +197,7 @@ def test_bodies_of_every_kind_become_events_at_once_and_messages_at_the_end(path
     play(story())
 
 
-def test_words_are_never_doubled_lost_or_reordered_however_they_are_cut(path: Path) -> None:
+def test_words_are_never_doubled_lost_or_reordered_however_they_are_cut(path: Place) -> None:
     words = [f"{number} " for number in range(2_000)]
 
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -217,7 +218,7 @@ def test_words_are_never_doubled_lost_or_reordered_however_they_are_cut(path: Pa
     play(story())
 
 
-def test_empty_words_are_not_worth_an_event(path: Path) -> None:
+def test_empty_words_are_not_worth_an_event(path: Place) -> None:
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
         yield Text("")
         await turn.steering()

@@ -2,19 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import backstay
-from backstay import Text, Timing
+from backstay import Text, Timing, open_store
 from backstay.agents.port import AgentTurn
 from backstay.model.content import Body
 from backstay.model.event import SessionRenamed
 from backstay.model.message import Message
 from backstay.model.turn import Completed
 from backstay.runtime.session import SessionHandle
+from tests.databases import Place
 from tests.runtime.stage import Gate, echo, play
 
 
@@ -26,7 +26,7 @@ async def titled(session: SessionHandle) -> str | None:
     raise AssertionError("the story ended without a title")
 
 
-def test_a_titler_is_asked_after_the_first_turn_with_what_was_said(path: Path, prompt: bool) -> None:
+def test_a_titler_is_asked_after_the_first_turn_with_what_was_said(path: Place, prompt: bool) -> None:
     asked: list[list[str]] = []
 
     async def titler(messages: tuple[Message, ...]) -> str:
@@ -46,7 +46,7 @@ def test_a_titler_is_asked_after_the_first_turn_with_what_was_said(path: Path, p
     play(story())
 
 
-def test_a_title_given_by_a_person_while_the_titler_thinks_stays(path: Path) -> None:
+def test_a_title_given_by_a_person_while_the_titler_thinks_stays(path: Place) -> None:
     gate = Gate()
 
     async def titler(messages: tuple[Message, ...]) -> str:
@@ -67,7 +67,7 @@ def test_a_title_given_by_a_person_while_the_titler_thinks_stays(path: Path) -> 
     play(story())
 
 
-def test_a_titler_is_not_asked_when_a_person_was_first(path: Path) -> None:
+def test_a_titler_is_not_asked_when_a_person_was_first(path: Place) -> None:
     async def titler(messages: tuple[Message, ...]) -> str:
         raise AssertionError("there is a title")
 
@@ -82,7 +82,7 @@ def test_a_titler_is_not_asked_when_a_person_was_first(path: Path) -> None:
     play(story())
 
 
-def test_a_titler_is_not_asked_about_a_turn_that_failed(path: Path) -> None:
+def test_a_titler_is_not_asked_about_a_turn_that_failed(path: Place) -> None:
     asked: list[str] = []
 
     async def failing_first(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -106,7 +106,7 @@ def test_a_titler_is_not_asked_about_a_turn_that_failed(path: Path) -> None:
 
 
 @pytest.mark.parametrize("title", [None, 5, "", "\ud800", "x" * 100_000, "a\0b", ValueError("no idea")], ids=repr)
-def test_a_titler_that_fails_or_talks_nonsense_costs_nothing_but_its_title(path: Path, title: Any) -> None:
+def test_a_titler_that_fails_or_talks_nonsense_costs_nothing_but_its_title(path: Place, title: Any) -> None:
     answers = [title, "a good title"]
 
     async def titler(messages: tuple[Message, ...]) -> str:
@@ -128,7 +128,7 @@ def test_a_titler_that_fails_or_talks_nonsense_costs_nothing_but_its_title(path:
     play(story())
 
 
-def test_a_titler_that_hangs_holds_up_neither_turns_nor_the_closing(path: Path) -> None:
+def test_a_titler_that_hangs_holds_up_neither_turns_nor_the_closing(path: Place) -> None:
     async def titler(messages: tuple[Message, ...]) -> str:
         await asyncio.Event().wait()
         return "never"
@@ -143,7 +143,33 @@ def test_a_titler_that_hangs_holds_up_neither_turns_nor_the_closing(path: Path) 
     play(story())
 
 
-def test_a_session_that_is_deleted_while_the_titler_thinks_disturbs_nobody(path: Path) -> None:
+def test_a_titler_that_ignores_its_cancellation_does_not_hold_up_the_closing(path: Place) -> None:
+    async def story() -> None:
+        told, released = asyncio.Event(), asyncio.Event()
+
+        async def titler(messages: tuple[Message, ...]) -> str:
+            while not released.is_set():
+                try:
+                    await released.wait()
+                except asyncio.CancelledError:
+                    told.set()
+            return "too late"
+
+        async with backstay.open(path, agent=echo, titler=titler, timing=Timing(grace=0.05)) as app:
+            session = await app.session()
+            assert await (await session.send("hello")).outcome() == Completed()
+        assert told.is_set()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        assert len(left) == 1
+        released.set()
+        await asyncio.wait(left)
+        with open_store(path) as store:
+            assert store.session(session.id, owner="local").title is None
+
+    play(story())
+
+
+def test_a_session_that_is_deleted_while_the_titler_thinks_disturbs_nobody(path: Place) -> None:
     gate = Gate()
 
     async def titler(messages: tuple[Message, ...]) -> str:

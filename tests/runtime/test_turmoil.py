@@ -4,7 +4,6 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
@@ -22,6 +21,7 @@ from backstay.model.turn import Completed, Failed, IfBusy
 from backstay.runtime.session import SessionHandle
 from backstay.runtime.turn import TurnHandle
 from backstay.store import Store
+from tests.databases import Place
 from tests.runtime.stage import AgentFunction, play
 
 QUICK = Timing(flush=0.002, flush_bytes=64, poll=0.002, grace=1.0, reap=0.05)
@@ -174,7 +174,7 @@ def check_story(store: Store, session: SessionId) -> set[TurnId]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_people_do_at_once_every_turn_ends_once_and_the_story_is_sound(
-    path: Path, seed: int, prompt: bool
+    path: Place, seed: int, prompt: bool
 ) -> None:
     chance = random.Random(seed)
 

@@ -6,10 +6,12 @@ import os
 import signal
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self
 
 from tests.crash.processes import PROCESSES
+from tests.databases import let_leases_lapse
 from tests.runtime_processes.line import Words
 
 P = ParamSpec("P")
@@ -30,6 +32,7 @@ class Child:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
+        self._place = next((given for given in args if isinstance(given, Path | str)), Path())
         self._begin(PROCESSES, program, args, kwargs)
 
     def _begin(self, context: Any, program: Any, args: Any, kwargs: Any) -> None:  # Any: two kinds of processes
@@ -93,6 +96,11 @@ class Child:
         """End it as the kernel does when memory runs out."""
         os.kill(self.pid, signal.SIGKILL)
         assert self.exit_code() == -signal.SIGKILL
+
+    def pass_away(self) -> None:
+        """The same; and where only time tells that it is gone, that time passes."""
+        self.kill()
+        let_leases_lapse(self._place, self.pid)
 
     def terminate(self) -> None:
         """Ask it to end, as a supervisor does."""

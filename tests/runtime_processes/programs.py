@@ -40,7 +40,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 PLAIN = Setting()
 
 
-def block(pipe: "Connection[Any, Any]", path: Path) -> None:
+def block(pipe: "Connection[Any, Any]", path: Path | str) -> None:
     """Serve an agent that says a word and then blocks its thread for ever, until SIGTERM."""
     line = Line(pipe)
 
@@ -52,14 +52,16 @@ def block(pipe: "Connection[Any, Any]", path: Path) -> None:
     asyncio.run(_serve(line, path, agent, Setting(timing=Timing(grace=0.1))))
 
 
-def work(pipe: "Connection[Any, Any]", path: Path, setting: Setting = PLAIN) -> None:
+def work(pipe: "Connection[Any, Any]", path: Path | str, setting: Setting = PLAIN) -> None:
     """Serve the puppet as the default agent until SIGTERM; obey orders to `app`."""
+    # Whoever was started in the background of a shell ignores Ctrl-C, and so would its children.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     line = Line(pipe)
     puppet = Puppet(line, payments=setting.payments, idempotent=setting.idempotent)
     asyncio.run(_serve(line, path, puppet, setting))
 
 
-async def _serve(line: Line, path: Path, agent: AgentLike, setting: Setting) -> None:
+async def _serve(line: Line, path: Path | str, agent: AgentLike, setting: Setting) -> None:
     line.listen()
     report_trouble(line)
     stop = asyncio.Event()

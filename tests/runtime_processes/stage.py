@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import backstay
@@ -14,6 +13,7 @@ from backstay.model.event import Event, EventBody, TextDelta
 from backstay.model.message import Message
 from backstay.runtime.session import SessionHandle
 from backstay.runtime.turn import TurnHandle
+from tests.databases import Place
 from tests.runtime_processes.child import PATIENCE, Child
 from tests.runtime_processes.programs import CHAT, LONG, PLAIN, Setting, work
 
@@ -36,7 +36,7 @@ class Stage(NamedTuple):
 
 
 @asynccontextmanager
-async def host(path: Path, timing: Timing | None = None) -> AsyncIterator[App]:
+async def host(path: Place, timing: Timing | None = None) -> AsyncIterator[App]:
     """An app that accepts and follows and runs nothing itself, without the in-process wake-up."""
     async with backstay.open(path, prompt=False, lease_seconds=LONG, timing=timing) as app:
         yield app
@@ -44,7 +44,7 @@ async def host(path: Path, timing: Timing | None = None) -> AsyncIterator[App]:
 
 @asynccontextmanager
 async def busy(
-    path: Path, setting: Setting = PLAIN, *, child: Callable[..., Child] = Child, timing: Timing | None = None
+    path: Place, setting: Setting = PLAIN, *, child: Callable[..., Child] = Child, timing: Timing | None = None
 ) -> AsyncIterator[Stage]:
     """The stage, with nobody but the other process to answer."""
     with child(work, path, setting) as other:

@@ -1,6 +1,5 @@
 """The running turn is in another process: everything one can do to it or behind it works as if it were here."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,15 +11,16 @@ from backstay.model.event import Cursor, Event, SteeringTaken, TextDelta, ToolCa
 from backstay.model.turn import Cancelled, Completed, Failed, Outcome
 from backstay.runtime.session import SessionHandle
 from backstay.runtime.turn import TurnHandle
+from tests.databases import Place
 from tests.runtime_processes.programs import LONG, Setting
 from tests.runtime_processes.stage import Stage, busy, echo, listening, play, said, seen
 
 # --- the running turn -----------------------------------------------------------------------------------------------
 
 
-def test_a_turn_can_be_cancelled_from_another_process_and_keeps_what_it_said(desk: Path) -> None:
+def test_a_turn_can_be_cancelled_from_another_process_and_keeps_what_it_said(place: Place) -> None:
     async def story() -> tuple[Outcome, list[tuple[str, str]]]:
-        async with busy(desk / "chat.db") as stage:
+        async with busy(place) as stage:
             return await stage.turn.cancel(), await said(stage.session)
 
     outcome, messages = play(story())
@@ -29,9 +29,9 @@ def test_a_turn_can_be_cancelled_from_another_process_and_keeps_what_it_said(des
     assert messages == [("user", "first"), ("assistant", "one …")]
 
 
-def test_a_cancelled_turns_tool_call_is_kept_and_may_have_run(desk: Path) -> None:
+def test_a_cancelled_turns_tool_call_is_kept_and_may_have_run(place: Place) -> None:
     async def story() -> tuple[TurnEnded, str]:
-        async with busy(desk / "chat.db") as stage:
+        async with busy(place) as stage:
             stage.other.order("first", "call", "look", {"at": "sky"})
             await stage.other.heard("inside", "look")
             await stage.turn.cancel()
@@ -45,9 +45,9 @@ def test_a_cancelled_turns_tool_call_is_kept_and_may_have_run(desk: Path) -> Non
     assert (ended.may_have_run, effect) == (("ledger-1",), "unknown")
 
 
-def test_an_agent_that_resists_is_cancelled_all_the_same_and_left_behind(desk: Path) -> None:
+def test_an_agent_that_resists_is_cancelled_all_the_same_and_left_behind(place: Place) -> None:
     async def story() -> tuple[Outcome, list[tuple[str, str]]]:
-        async with busy(desk / "chat.db", Setting(timing=Timing(grace=0.1))) as stage:
+        async with busy(place, Setting(timing=Timing(grace=0.1))) as stage:
             stage.other.order("first", "resist")
             outcome = await stage.turn.cancel()
             await stage.other.heard("first", "resisted")
@@ -66,9 +66,9 @@ def test_an_agent_that_resists_is_cancelled_all_the_same_and_left_behind(desk: P
     assert messages == [("user", "first"), ("assistant", "one …"), ("user", "second")]
 
 
-def test_a_turn_takes_steering_from_another_process_where_it_asks_for_it(desk: Path) -> None:
+def test_a_turn_takes_steering_from_another_process_where_it_asks_for_it(place: Place) -> None:
     async def story() -> tuple[list[str], Outcome, Outcome, list[tuple[str, str]]]:
-        async with busy(desk / "chat.db") as stage:
+        async with busy(place) as stage:
             steer = await stage.session.steer("left!")
             stage.other.order("first", "steering")
             (taken,) = await stage.other.heard("first", "took")
@@ -82,9 +82,9 @@ def test_a_turn_takes_steering_from_another_process_where_it_asks_for_it(desk: P
     assert messages == [("user", "first"), ("assistant", "one "), ("user", "left!"), ("assistant", "two")]
 
 
-def test_steering_that_is_never_taken_becomes_the_next_turn(desk: Path) -> None:
+def test_steering_that_is_never_taken_becomes_the_next_turn(place: Place) -> None:
     async def story() -> list[tuple[str, str]]:
-        async with busy(desk / "chat.db") as stage:
+        async with busy(place) as stage:
             waiting = await stage.session.send("later")
             steer = await stage.session.steer("left!")
             await _end(stage, "first", "two")
@@ -106,9 +106,9 @@ def test_steering_that_is_never_taken_becomes_the_next_turn(desk: Path) -> None:
 
 
 @pytest.mark.parametrize("approve", [True, False])
-def test_a_tool_call_waits_for_a_person_in_another_process(desk: Path, approve: bool) -> None:
+def test_a_tool_call_waits_for_a_person_in_another_process(place: Place, approve: bool) -> None:
     async def story() -> tuple[Any, ...]:
-        async with busy(desk / "chat.db") as stage:
+        async with busy(place) as stage:
             stage.other.order("first", "call", "wipe", {"at": "disk"})
             asked = (await seen(stage.turn, ToolCalled))[-1].body
             assert isinstance(asked, ToolCalled)
@@ -129,9 +129,9 @@ def test_a_tool_call_waits_for_a_person_in_another_process(desk: Path, approve: 
     assert ("denied by a person" in answer[1]) is not approve
 
 
-def test_the_outcome_is_waited_for_wherever_the_turn_runs(desk: Path) -> None:
+def test_the_outcome_is_waited_for_wherever_the_turn_runs(place: Place) -> None:
     async def story() -> tuple[Outcome, bool, Outcome]:
-        async with busy(desk / "chat.db") as stage:
+        async with busy(place) as stage:
             again = await stage.session.send("first", request_id="first")
             stage.other.order("first", "fail", "out of words")
             return await stage.turn.outcome(), again.repeated, await again.outcome()
@@ -143,9 +143,9 @@ def test_the_outcome_is_waited_for_wherever_the_turn_runs(desk: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["undo", "redo", "retry", "edit"])
-def test_history_is_not_pulled_from_under_a_turn_that_runs_elsewhere(desk: Path, verb: str) -> None:
+def test_history_is_not_pulled_from_under_a_turn_that_runs_elsewhere(place: Place, verb: str) -> None:
     async def story() -> tuple[int, int]:
-        async with busy(desk / "chat.db") as stage:
+        async with busy(place) as stage:
             before = (await stage.session.read()).revision
             with pytest.raises(SessionBusy, match="cancel"):
                 await _rewrite(stage.session, verb)
@@ -159,9 +159,9 @@ def test_history_is_not_pulled_from_under_a_turn_that_runs_elsewhere(desk: Path,
 # --- behind the running turn ----------------------------------------------------------------------------------------
 
 
-def test_what_is_sent_meanwhile_waits_and_is_answered_in_order(desk: Path) -> None:
+def test_what_is_sent_meanwhile_waits_and_is_answered_in_order(place: Place) -> None:
     async def story() -> list[tuple[str, str]]:
-        async with busy(desk / "chat.db") as stage:
+        async with busy(place) as stage:
             turns = [await stage.session.send(text) for text in ("second", "third")]
             await _end(stage, "first", "two")
             for text in ("second", "third"):
@@ -180,11 +180,11 @@ def test_what_is_sent_meanwhile_waits_and_is_answered_in_order(desk: Path) -> No
     ]
 
 
-def test_an_app_that_serves_the_agent_too_does_not_speak_into_another_ones_turn(desk: Path) -> None:
+def test_an_app_that_serves_the_agent_too_does_not_speak_into_another_ones_turn(place: Place) -> None:
     async def story() -> list[tuple[str, str]]:
         async with (
-            busy(desk / "chat.db") as stage,
-            backstay.open(desk / "chat.db", agent=echo, prompt=False, lease_seconds=LONG) as app,
+            busy(place) as stage,
+            backstay.open(place, agent=echo, prompt=False, lease_seconds=LONG) as app,
         ):
             here = await app.session(stage.session.id)
             second = await here.send("second")
@@ -204,9 +204,9 @@ def test_an_app_that_serves_the_agent_too_does_not_speak_into_another_ones_turn(
     ]
 
 
-def test_a_sender_who_will_not_wait_is_refused_and_leaves_no_trace(desk: Path) -> None:
+def test_a_sender_who_will_not_wait_is_refused_and_leaves_no_trace(place: Place) -> None:
     async def story() -> tuple[int, int]:
-        async with busy(desk / "chat.db") as stage:
+        async with busy(place) as stage:
             before = (await stage.session.read()).revision
             with pytest.raises(SessionBusy):
                 await stage.session.send("second", if_busy="reject")
@@ -217,9 +217,9 @@ def test_a_sender_who_will_not_wait_is_refused_and_leaves_no_trace(desk: Path) -
     assert before == after
 
 
-def test_a_replacement_cancels_the_turn_elsewhere_keeping_its_words_and_runs_next(desk: Path) -> None:
+def test_a_replacement_cancels_the_turn_elsewhere_keeping_its_words_and_runs_next(place: Place) -> None:
     async def story() -> tuple[Outcome, list[tuple[str, str]]]:
-        async with busy(desk / "chat.db") as stage:
+        async with busy(place) as stage:
             later = await stage.session.send("later")
             instead = await stage.session.send("instead", if_busy="replace")
             (history,) = await stage.other.heard("speaking", "instead")
@@ -242,9 +242,9 @@ def test_a_replacement_cancels_the_turn_elsewhere_keeping_its_words_and_runs_nex
     ]
 
 
-def test_a_sender_may_go_to_a_fork_that_is_answered_while_the_turn_elsewhere_runs_on(desk: Path) -> None:
+def test_a_sender_may_go_to_a_fork_that_is_answered_while_the_turn_elsewhere_runs_on(place: Place) -> None:
     async def story() -> tuple[TurnHandle, SessionHandle, list[tuple[str, str]], list[tuple[str, str]]]:
-        async with busy(desk / "chat.db") as stage:
+        async with busy(place) as stage:
             await _end(stage, "first", "two")
             await stage.turn.outcome()
             running = await stage.session.send("second")
@@ -266,9 +266,9 @@ def test_a_sender_may_go_to_a_fork_that_is_answered_while_the_turn_elsewhere_run
     assert here == [("user", "first"), ("assistant", "one two"), ("user", "second"), ("assistant", "re: second")]
 
 
-def test_a_fork_of_a_session_that_speaks_elsewhere_has_its_ended_turns(desk: Path) -> None:
+def test_a_fork_of_a_session_that_speaks_elsewhere_has_its_ended_turns(place: Place) -> None:
     async def story() -> list[tuple[str, str]]:
-        async with busy(desk / "chat.db") as stage:
+        async with busy(place) as stage:
             await _end(stage, "first", "two")
             await stage.turn.outcome()
             await stage.session.send("second")
@@ -278,9 +278,9 @@ def test_a_fork_of_a_session_that_speaks_elsewhere_has_its_ended_turns(desk: Pat
     assert play(story()) == [("user", "first"), ("assistant", "one two")]
 
 
-def test_what_waits_behind_a_turn_elsewhere_can_be_cancelled(desk: Path) -> None:
+def test_what_waits_behind_a_turn_elsewhere_can_be_cancelled(place: Place) -> None:
     async def story() -> tuple[Outcome, list[tuple[str, str]]]:
-        async with busy(desk / "chat.db") as stage:
+        async with busy(place) as stage:
             second = await stage.session.send("second")
             outcome = await second.cancel()
             await _end(stage, "first", "two")
@@ -296,9 +296,9 @@ def test_what_waits_behind_a_turn_elsewhere_can_be_cancelled(desk: Path) -> None
 # --- following ------------------------------------------------------------------------------------------------------
 
 
-def test_who_follows_from_another_process_sees_every_event_once_and_in_order(desk: Path) -> None:
+def test_who_follows_from_another_process_sees_every_event_once_and_in_order(place: Place) -> None:
     async def story() -> tuple[list[Event], list[Event]]:
-        async with busy(desk / "chat.db") as stage:
+        async with busy(place) as stage:
             live = []
             async with listening(stage.session.follow()) as following:
                 async for event in following:
@@ -317,9 +317,9 @@ def test_who_follows_from_another_process_sees_every_event_once_and_in_order(des
     )
 
 
-def test_who_comes_back_at_any_event_sees_the_rest_of_a_live_story(desk: Path) -> None:
+def test_who_comes_back_at_any_event_sees_the_rest_of_a_live_story(place: Place) -> None:
     async def story() -> tuple[list[Event], dict[int, list[Event]]]:
-        async with busy(desk / "chat.db") as stage:
+        async with busy(place) as stage:
             rest: dict[int, list[Event]] = {}
             live: list[Event] = []
             while not live or not isinstance(live[-1].body, TurnEnded):

@@ -1,10 +1,9 @@
 """SIGTERM: no new turns, time for what runs to end, then a visible interruption; the process ends and holds nothing."""
 
-from pathlib import Path
-
 from backstay import Address, Timing, open_store
 from backstay.model.event import TurnEnded
 from backstay.model.turn import Cancelled, Completed, Interrupted
+from tests.databases import Place
 from tests.runtime_processes.child import Child
 from tests.runtime_processes.programs import CHAT, LONG, Setting, block, work
 from tests.runtime_processes.stage import ME, busy, host, play, said, seen
@@ -14,9 +13,9 @@ AT_ONCE = Timing(grace=0.0)
 PATIENT = Timing(grace=LONG)
 
 
-def test_a_turn_that_ends_within_its_grace_time_is_completed(desk: Path) -> None:
+def test_a_turn_that_ends_within_its_grace_time_is_completed(place: Place) -> None:
     async def story() -> list[tuple[str, str]]:
-        async with busy(desk / "chat.db", Setting(timing=PATIENT)) as stage:
+        async with busy(place, Setting(timing=PATIENT)) as stage:
             stage.other.terminate()
             await stage.other.heard("closing")
             stage.other.order("first", "say", "bye")
@@ -28,9 +27,9 @@ def test_a_turn_that_ends_within_its_grace_time_is_completed(desk: Path) -> None
     assert play(story()) == [("user", "first"), ("assistant", "one bye")]
 
 
-def test_a_turn_that_does_not_end_in_time_is_interrupted_visibly_and_keeps_its_words(desk: Path) -> None:
+def test_a_turn_that_does_not_end_in_time_is_interrupted_visibly_and_keeps_its_words(place: Place) -> None:
     async def story() -> tuple[object, list[tuple[str, str]]]:
-        async with busy(desk / "chat.db", Setting(timing=AT_ONCE)) as stage:
+        async with busy(place, Setting(timing=AT_ONCE)) as stage:
             stage.other.terminate()
             stage.other.ends_well()
             return await stage.turn.outcome(), await said(stage.session)
@@ -41,30 +40,30 @@ def test_a_turn_that_does_not_end_in_time_is_interrupted_visibly_and_keeps_its_w
     assert messages == [("user", "first"), ("assistant", "one …")]
 
 
-def test_a_process_that_has_ended_holds_nothing(desk: Path) -> None:
+def test_a_process_that_has_ended_holds_nothing(place: Place) -> None:
     async def story() -> None:
-        async with busy(desk / "chat.db", Setting(timing=AT_ONCE)) as stage:
+        async with busy(place, Setting(timing=AT_ONCE)) as stage:
             stage.other.terminate()
             stage.other.ends_well()
 
     play(story())
 
-    with open_store(desk / "chat.db", lease_seconds=LONG) as store:
+    with open_store(place, lease_seconds=LONG) as store:
         (session,) = store.list(owner=ME).sessions
         assert (session.running, session.holder) == (None, None)
         assert store.about().workers == 0
         assert store.reap() == ()
 
 
-def test_a_turn_that_waits_is_not_begun_by_a_process_that_closes_but_by_the_next(desk: Path) -> None:
+def test_a_turn_that_waits_is_not_begun_by_a_process_that_closes_but_by_the_next(place: Place) -> None:
     async def story() -> None:
-        async with busy(desk / "chat.db", Setting(timing=AT_ONCE)) as stage:
+        async with busy(place, Setting(timing=AT_ONCE)) as stage:
             second = await stage.session.send("second")
             stage.other.terminate()
             stage.other.ends_well()
             assert (await second.read()).state == "waiting"
             assert not [words for words in stage.other.everything() if words[:2] == ("speaking", "second")]
-            with Child(work, desk / "chat.db") as successor:
+            with Child(work, place) as successor:
                 await successor.heard("speaking", "second")
                 successor.order("second", "end")
                 await second.outcome()
@@ -72,9 +71,9 @@ def test_a_turn_that_waits_is_not_begun_by_a_process_that_closes_but_by_the_next
     play(story())
 
 
-def test_a_process_that_closes_takes_no_turn_while_it_waits_for_its_last(desk: Path) -> None:
+def test_a_process_that_closes_takes_no_turn_while_it_waits_for_its_last(place: Place) -> None:
     async def story() -> None:
-        async with busy(desk / "chat.db", Setting(timing=PATIENT)) as stage:
+        async with busy(place, Setting(timing=PATIENT)) as stage:
             stage.other.terminate()
             await stage.other.heard("closing")
             elsewhere = await (await stage.app.session(ELSEWHERE)).send("hello")
@@ -90,9 +89,9 @@ def test_a_process_that_closes_takes_no_turn_while_it_waits_for_its_last(desk: P
     play(story())
 
 
-def test_a_turn_can_still_be_cancelled_while_its_process_closes(desk: Path) -> None:
+def test_a_turn_can_still_be_cancelled_while_its_process_closes(place: Place) -> None:
     async def story() -> object:
-        async with busy(desk / "chat.db", Setting(timing=PATIENT)) as stage:
+        async with busy(place, Setting(timing=PATIENT)) as stage:
             stage.other.order("first", "think", "…")
             stage.other.terminate()
             await stage.other.heard("closing")
@@ -103,9 +102,9 @@ def test_a_turn_can_still_be_cancelled_while_its_process_closes(desk: Path) -> N
     assert isinstance(play(story()), Cancelled)
 
 
-def test_a_tool_whose_thread_is_stuck_does_not_keep_the_process_alive(desk: Path) -> None:
+def test_a_tool_whose_thread_is_stuck_does_not_keep_the_process_alive(place: Place) -> None:
     async def story() -> TurnEnded:
-        async with busy(desk / "chat.db", Setting(timing=AT_ONCE)) as stage:
+        async with busy(place, Setting(timing=AT_ONCE)) as stage:
             stage.other.order("first", "call", "stick", {})
             await stage.other.heard("inside", "stick")
             stage.other.terminate()
@@ -120,10 +119,10 @@ def test_a_tool_whose_thread_is_stuck_does_not_keep_the_process_alive(desk: Path
     assert ended.may_have_run == ("ledger-1",)
 
 
-def test_an_agent_whose_thread_is_stuck_does_not_keep_the_process_alive(desk: Path) -> None:
+def test_an_agent_whose_thread_is_stuck_does_not_keep_the_process_alive(place: Place) -> None:
     async def story() -> tuple[object, list[tuple[str, str]]]:
-        with Child(block, desk / "chat.db") as child:
-            async with host(desk / "chat.db") as app:
+        with Child(block, place) as child:
+            async with host(place) as app:
                 session = await app.session(CHAT)
                 turn = await session.send("first")
                 await child.heard("stuck")
@@ -137,12 +136,12 @@ def test_an_agent_whose_thread_is_stuck_does_not_keep_the_process_alive(desk: Pa
     assert messages == [("user", "first"), ("assistant", "one …")]
 
 
-def test_all_turns_of_a_process_end_when_it_closes(desk: Path) -> None:
+def test_all_turns_of_a_process_end_when_it_closes(place: Place) -> None:
     sessions = 5
 
     async def story() -> list[object]:
-        with Child(work, desk / "chat.db", Setting(timing=AT_ONCE)) as child:
-            async with host(desk / "chat.db") as app:
+        with Child(work, place, Setting(timing=AT_ONCE)) as child:
+            async with host(place) as app:
                 turns = []
                 for number in range(sessions):
                     session = await app.session(Address.chat("telegram", "dm", chat=f"{number}"))
@@ -155,12 +154,12 @@ def test_all_turns_of_a_process_end_when_it_closes(desk: Path) -> None:
     assert play(story()) == [Interrupted("the program was closed")] * sessions
 
 
-def test_a_person_who_presses_control_c_closes_the_app_as_a_supervisor_would(desk: Path) -> None:
+def test_a_person_who_presses_control_c_closes_the_app_as_a_supervisor_would(place: Place) -> None:
     async def story() -> tuple[object, list[tuple[str, str]]]:
-        async with busy(desk / "chat.db", Setting(timing=AT_ONCE)) as stage:
+        async with busy(place, Setting(timing=AT_ONCE)) as stage:
             stage.other.interrupt()
             assert stage.other.exit_code() == 1, "it ends with a KeyboardInterrupt, like every program"
-            with open_store(desk / "chat.db", lease_seconds=LONG) as store:
+            with open_store(place, lease_seconds=LONG) as store:
                 assert store.about().workers == 1, "nobody but this test's own app is left"
             return await stage.turn.outcome(), await said(stage.session)
 
@@ -170,26 +169,26 @@ def test_a_person_who_presses_control_c_closes_the_app_as_a_supervisor_would(des
     assert messages == [("user", "first"), ("assistant", "one …")]
 
 
-def test_a_process_with_nothing_to_do_ends_at_once(desk: Path) -> None:
-    with Child(work, desk / "chat.db") as child:
+def test_a_process_with_nothing_to_do_ends_at_once(place: Place) -> None:
+    with Child(work, place) as child:
         child.hear("open")
         child.terminate()
         child.ends_well()
 
 
-def test_what_a_closing_process_interrupted_is_gone_on_with_by_one_that_resumes(desk: Path) -> None:
+def test_what_a_closing_process_interrupted_is_gone_on_with_by_one_that_resumes(place: Place) -> None:
     async def story() -> list[tuple[str, str]]:
-        async with busy(desk / "chat.db", Setting(timing=AT_ONCE)) as stage:
+        async with busy(place, Setting(timing=AT_ONCE)) as stage:
             stage.other.terminate()
             stage.other.ends_well()
-        with Child(work, desk / "chat.db", Setting(on_interrupt="resume")) as heir:
+        with Child(work, place, Setting(on_interrupt="resume")) as heir:
             await heir.heard("speaking", "first")
             heir.order("first", "say", "and two")
             heir.order("first", "end")
             await heir.heard("first", "did", "say")
             heir.terminate()
             heir.ends_well()
-        async with host(desk / "chat.db") as app:
+        async with host(place) as app:
             return await said(await app.session(CHAT))
 
     assert play(story()) == [("user", "first"), ("assistant", "one …"), ("assistant", "and two")]

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -18,6 +17,7 @@ from backstay.runtime.session import SessionHandle
 from backstay.runtime.turn import TurnHandle
 from tests.crash.audit import audit
 from tests.crash.processes import Crew
+from tests.databases import Place
 from tests.runtime_processes.child import Child
 from tests.runtime_processes.line import Words
 from tests.runtime_processes.programs import CHAT, LONG, Setting, work
@@ -181,9 +181,9 @@ REOPENING: dict[str, Look] = {"list": by_list, "address": by_address, "id": by_i
 @pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("boundary", BOUNDARIES)
 def test_a_killed_turn_is_found_interrupted_by_whoever_looks_first(
-    desk: Path, auditor: Crew, boundary: str, look: str
+    place: Place, auditor: Crew, boundary: str, look: str
 ) -> None:
-    path, expected = desk / "chat.db", BOUNDARIES[boundary]
+    path, expected = place, BOUNDARIES[boundary]
 
     async def story() -> None:
         # The onlooker's app never looks by itself, so nothing but this look can find the dead.
@@ -191,7 +191,7 @@ def test_a_killed_turn_is_found_interrupted_by_whoever_looks_first(
             with Child(work, path, Setting(timing=expected.timing)) as child:
                 go_to(expected, child)
                 onlooker = await _onlooker(app)
-                child.kill()
+                child.pass_away()
             await LOOKS[look](onlooker, expected)
 
     play(story())
@@ -201,16 +201,16 @@ def test_a_killed_turn_is_found_interrupted_by_whoever_looks_first(
 
 @pytest.mark.parametrize("look", REOPENING)
 def test_a_killed_turn_is_found_interrupted_by_the_first_who_opens_the_store_again(
-    desk: Path, auditor: Crew, look: str
+    place: Place, auditor: Crew, look: str
 ) -> None:
-    path, expected = desk / "chat.db", BOUNDARIES["inside a tool"]
+    path, expected = place, BOUNDARIES["inside a tool"]
 
     async def story() -> None:
         with Child(work, path, Setting(timing=expected.timing)) as child:
             go_to(expected, child)
             async with host(path) as app:
                 before = await _onlooker(app)
-            child.kill()
+            child.pass_away()
         async with host(path) as app:
             await REOPENING[look](before._replace(app=app), expected)
 
@@ -220,8 +220,8 @@ def test_a_killed_turn_is_found_interrupted_by_the_first_who_opens_the_store_aga
 
 
 @pytest.mark.parametrize("if_busy", ["enqueue", "reject", "steer", "replace", "fork"])
-def test_a_session_whose_process_was_killed_is_not_busy(desk: Path, if_busy: IfBusy) -> None:
-    path = desk / "chat.db"
+def test_a_session_whose_process_was_killed_is_not_busy(place: Place, if_busy: IfBusy) -> None:
+    path = place
 
     async def story() -> tuple[object, object, bool]:
         async with host(path, Timing(reap=math.inf)) as app:
@@ -229,7 +229,7 @@ def test_a_session_whose_process_was_killed_is_not_busy(desk: Path, if_busy: IfB
                 child.order("app", "send", "first")
                 child.hear("speaking", "first")
                 session, turn = (await _onlooker(app))[1:]
-                child.kill()
+                child.pass_away()
             second = await session.send("second", if_busy=if_busy)
             async with backstay.open(path, agent=echo, prompt=False, lease_seconds=LONG):
                 return await turn.outcome(), await second.outcome(), second.session == session.id
@@ -241,8 +241,8 @@ def test_a_session_whose_process_was_killed_is_not_busy(desk: Path, if_busy: IfB
     assert here
 
 
-def test_all_turns_of_a_killed_process_are_found_by_one_look_at_the_list(desk: Path) -> None:
-    path = desk / "chat.db"
+def test_all_turns_of_a_killed_process_are_found_by_one_look_at_the_list(place: Place) -> None:
+    path = place
     rooms = [Address.chat("matrix", "group", chat=f"{number}") for number in range(5)]
 
     async def story() -> list[object]:
@@ -251,21 +251,21 @@ def test_all_turns_of_a_killed_process_are_found_by_one_look_at_the_list(desk: P
                 for number, room in enumerate(rooms):
                     await (await app.session(room)).send(f"hello {number}")
                     await child.heard("speaking", f"hello {number}")
-                child.kill()
+                child.pass_away()
             return [session.running for session in (await app.sessions()).sessions]
 
     assert play(story()) == [None] * len(rooms)
 
 
-def test_a_turn_that_had_ended_before_its_process_was_killed_stays_completed(desk: Path) -> None:
-    path = desk / "chat.db"
+def test_a_turn_that_had_ended_before_its_process_was_killed_stays_completed(place: Place) -> None:
+    path = place
     with Child(work, path) as child:
         child.order("report")
         child.order("app", "send", "first")
         child.order("first", "say", "done")
         child.order("first", "end")
         child.hear("stored", "turn_ended")
-        child.kill()
+        child.pass_away()
 
     with open_store(path, lease_seconds=LONG) as store:
         (session,) = store.list(owner=ME).sessions
@@ -275,15 +275,15 @@ def test_a_turn_that_had_ended_before_its_process_was_killed_stays_completed(des
     assert session.turns == 1
 
 
-def test_a_turn_that_follows_in_a_process_that_is_killed_is_interrupted_too(desk: Path) -> None:
-    path = desk / "chat.db"
+def test_a_turn_that_follows_in_a_process_that_is_killed_is_interrupted_too(place: Place) -> None:
+    path = place
     with Child(work, path) as child:
         for text in ("first", "second", "third"):
             child.order("app", "send", text)
             child.hear("sent", text)
         child.order("first", "end")
         child.hear("speaking", "second")
-        child.kill()
+        child.pass_away()
 
     async def story() -> list[object]:
         async with backstay.open(path, agent=echo, prompt=False, lease_seconds=LONG) as app:
@@ -294,8 +294,8 @@ def test_a_turn_that_follows_in_a_process_that_is_killed_is_interrupted_too(desk
     assert play(story()) == [Completed, Interrupted, Completed]
 
 
-def test_a_turn_that_somebody_had_asked_to_stop_is_cancelled_when_its_process_is_killed(desk: Path) -> None:
-    path = desk / "chat.db"
+def test_a_turn_that_somebody_had_asked_to_stop_is_cancelled_when_its_process_is_killed(place: Place) -> None:
+    path = place
     with Child(work, path) as child, open_store(path, lease_seconds=LONG) as store:
         child.order("app", "send", "first")
         child.hear("speaking", "first")
@@ -304,7 +304,7 @@ def test_a_turn_that_somebody_had_asked_to_stop_is_cancelled_when_its_process_is
         assert session.running is not None
         store.cancel(session.running, owner=ME)
         child.hear("first", "resisted")
-        child.kill()
+        child.pass_away()
 
         turn = store.turn(session.running, owner=ME)
 
@@ -322,7 +322,7 @@ async def _onlooker(app: App) -> Onlooker:
     return Onlooker(app, session, turn)
 
 
-def _check(path: Path, expected: Boundary, auditor: Crew) -> None:
+def _check(path: Place, expected: Boundary, auditor: Crew) -> None:
     """The dead turn is a story that can be told, what waited goes on, and nothing is there twice."""
     assert _first_turn(path) == (expected.entries, expected.may_have_run)
     assert _effects(path) == dict.fromkeys(expected.may_have_run, "unknown")
@@ -346,7 +346,7 @@ async def _whole_story(session: SessionHandle) -> list[Event]:
         return [await anext(story) for _ in range(last)]
 
 
-def _first_turn(path: Path) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+def _first_turn(path: Place) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
     """What the first turn left, and which of its calls may have run. It has ended exactly once, interrupted."""
     with open_store(path, lease_seconds=LONG) as store:
         (session,) = store.list(owner=ME).sessions
@@ -363,7 +363,7 @@ def _first_turn(path: Path) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
     return tuple(said[1:]), ended.may_have_run
 
 
-def _effects(path: Path) -> dict[str, str]:
+def _effects(path: Place) -> dict[str, str]:
     """The calls of the first turn that have no known effect."""
     with open_store(path, lease_seconds=LONG) as store:
         (session,) = store.list(owner=ME).sessions
@@ -373,14 +373,14 @@ def _effects(path: Path) -> dict[str, str]:
     return {call.call: call.effect for call in calls if call.effect != "returned"}
 
 
-async def _answer_the_rest(path: Path) -> list[object]:
+async def _answer_the_rest(path: Place) -> list[object]:
     """The outcomes of the turns that waited, once a process is there that serves their agent."""
     async with backstay.open(path, agent=echo, prompt=False, lease_seconds=LONG) as app:
         session = await app.session(CHAT)
         return [await (await session.send(text, request_id=text)).outcome() for text in BEHIND]
 
 
-def _answers(path: Path) -> list[tuple[str, str]]:
+def _answers(path: Place) -> list[tuple[str, str]]:
     """What was said after the first turn."""
     with open_store(path, lease_seconds=LONG) as store:
         (session,) = store.list(owner=ME).sessions

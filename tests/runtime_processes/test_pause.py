@@ -5,12 +5,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 import backstay
 from backstay import App, Timing
 from backstay.agents.adapters import AgentLike
 from backstay.model.event import Event, TurnEnded
 from backstay.model.turn import Cancelled, Completed, Interrupted
 from backstay.runtime.session import SessionHandle
+from tests.databases import Place
 from tests.runtime_processes.child import OwnChild
 from tests.runtime_processes.programs import CHAT, Setting, work
 from tests.runtime_processes.shared_clock import SharedClock
@@ -22,8 +25,8 @@ LEASE = 30.0
 class Bedroom:
     """A store whose processes all live by a clock that the test moves."""
 
-    def __init__(self, folder: Path) -> None:
-        self.path, self._hands = folder / "chat.db", folder / "clock"
+    def __init__(self, path: Place, hands: Path) -> None:
+        self.path, self._hands = path, hands
         self.clock = SharedClock(self._hands)
 
     def sleeper(self) -> OwnChild:
@@ -39,9 +42,12 @@ class Bedroom:
             yield app
 
 
-def test_a_holder_that_slept_through_its_lease_is_fenced_and_its_words_never_appear(desk: Path) -> None:
-    room = Bedroom(desk)
+@pytest.fixture
+def room(place: Place, desk: Path) -> Bedroom:
+    return Bedroom(place, desk / "clock")
 
+
+def test_a_holder_that_slept_through_its_lease_is_fenced_and_its_words_never_appear(room: Bedroom) -> None:
     async def story() -> list[tuple[str, str]]:
         with room.sleeper() as sleeper:
             _speak_and_fall_asleep(sleeper)
@@ -69,9 +75,7 @@ def test_a_holder_that_slept_through_its_lease_is_fenced_and_its_words_never_app
     ]
 
 
-def test_who_follows_sees_one_story_without_a_gap_across_a_change_of_holders(desk: Path) -> None:
-    room = Bedroom(desk)
-
+def test_who_follows_sees_one_story_without_a_gap_across_a_change_of_holders(room: Bedroom) -> None:
     async def story() -> tuple[list[Event], list[Event]]:
         with room.sleeper() as sleeper:
             _speak_and_fall_asleep(sleeper)
@@ -92,9 +96,7 @@ def test_who_follows_sees_one_story_without_a_gap_across_a_change_of_holders(des
     assert live == replay
 
 
-def test_what_a_tool_returned_to_a_holder_that_slept_through_its_lease_is_not_recorded(desk: Path) -> None:
-    room = Bedroom(desk)
-
+def test_what_a_tool_returned_to_a_holder_that_slept_through_its_lease_is_not_recorded(room: Bedroom) -> None:
     async def story() -> tuple[list[str], int]:
         with room.sleeper() as sleeper:
             sleeper.order("app", "send", "first")
@@ -118,9 +120,7 @@ def test_what_a_tool_returned_to_a_holder_that_slept_through_its_lease_is_not_re
     assert play(story()) == (["unknown"], 1)
 
 
-def test_a_holder_that_was_asleep_for_less_than_its_lease_goes_on(desk: Path) -> None:
-    room = Bedroom(desk)
-
+def test_a_holder_that_was_asleep_for_less_than_its_lease_goes_on(room: Bedroom) -> None:
     async def story() -> list[tuple[str, str]]:
         with room.sleeper() as sleeper:
             _speak_and_fall_asleep(sleeper)
@@ -138,9 +138,9 @@ def test_a_holder_that_was_asleep_for_less_than_its_lease_goes_on(desk: Path) ->
     assert play(story()) == [("user", "first"), ("assistant", "one in time"), ("user", "second")]
 
 
-def test_a_canceller_fences_off_a_holder_that_does_not_answer(desk: Path) -> None:
+def test_a_canceller_fences_off_a_holder_that_does_not_answer(place: Place) -> None:
     async def story() -> list[tuple[str, str]]:
-        async with busy(desk / "chat.db", child=OwnChild, timing=Timing(grace=0.1)) as stage:
+        async with busy(place, child=OwnChild, timing=Timing(grace=0.1)) as stage:
             assert isinstance(stage.other, OwnChild)
             stage.other.pause()
             assert isinstance(await stage.turn.cancel(), Cancelled)
@@ -153,11 +153,11 @@ def test_a_canceller_fences_off_a_holder_that_does_not_answer(desk: Path) -> Non
     assert play(story()) == [("user", "first"), ("assistant", "one …"), ("user", "third"), ("assistant", "awake")]
 
 
-def test_a_lease_lapses_by_the_clock_of_the_machine_too(desk: Path) -> None:
+def test_a_lease_lapses_by_the_clock_of_the_machine_too(place: Place) -> None:
     async def story() -> list[tuple[str, str]]:
         async with (
-            busy(desk / "chat.db", Setting(lease_seconds=1.5), child=OwnChild) as stage,
-            backstay.open(desk / "chat.db", agent=echo, prompt=False, lease_seconds=1.5) as app,
+            busy(place, Setting(lease_seconds=1.5), child=OwnChild) as stage,
+            backstay.open(place, agent=echo, prompt=False, lease_seconds=1.5) as app,
         ):
             assert isinstance(stage.other, OwnChild)
             # Its lease was just renewed, so it stops between two writes.

@@ -13,6 +13,7 @@ from backstay.agents.tools import tool
 from backstay.model.content import Body
 from backstay.model.event import TurnEnded, TurnStarted
 from backstay.model.turn import Call, Cancelled, Completed, Interrupted, Turn
+from tests.databases import Place
 from tests.runtime_processes.child import Child
 from tests.runtime_processes.programs import CHAT, LONG, Setting, work
 from tests.runtime_processes.stage import ME, echo, host, play, said, spoken
@@ -24,9 +25,8 @@ PAY = ("call", "pay", {"amount": 5})
 class Shop:
     """A store with a file of the keys under which somebody was paid."""
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "chat.db"
-        self._payments = folder / "payments"
+    def __init__(self, path: Place, payments: Path) -> None:
+        self.path, self._payments = path, payments
 
     def payments(self) -> list[str]:
         """The key of every payment that was made."""
@@ -51,7 +51,7 @@ class Shop:
             child.hear("speaking", ASKED)
             child.order(ASKED, *PAY)
             (key,) = child.hear("inside", "pay")
-            child.kill()
+            child.pass_away()
         return str(key)
 
     def messages(self) -> list[tuple[str, str]]:
@@ -75,8 +75,8 @@ class Shop:
 
 
 @pytest.fixture
-def shop(desk: Path) -> Shop:
-    return Shop(desk)
+def shop(place: Place, desk: Path) -> Shop:
+    return Shop(place, desk / "payments")
 
 
 # --- the next message -----------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def test_a_result_that_was_recorded_is_reused(shop: Shop, idempotent: bool) -> N
         (key,) = child.hear("inside", "pay")
         child.order("pay", "return")
         child.hear("stored", "tool_returned")
-        child.kill()
+        child.pass_away()
 
     with shop.heir(idempotent=idempotent) as heir:
         heir.hear("speaking", ASKED)
@@ -203,7 +203,7 @@ def test_a_turn_that_died_before_its_call_was_written_down_makes_it_once(shop: S
     with shop.cashier() as child:
         child.order("app", "send", ASKED)
         child.hear("speaking", ASKED)
-        child.kill()
+        child.pass_away()
 
     with shop.heir() as heir:
         heir.hear("speaking", ASKED)
@@ -224,7 +224,7 @@ def test_of_two_calls_the_one_with_a_result_is_reused_and_the_other_may_have_run
         (first,) = child.hear("inside", "pay")
         child.order(ASKED, *PAY)
         (second,) = child.hear("inside", "pay")
-        child.kill()
+        child.pass_away()
 
     with shop.heir() as heir:
         heir.hear("speaking", ASKED)
@@ -265,7 +265,7 @@ def test_a_turn_that_is_killed_again_and_again_repeats_its_call_under_one_key(sh
             heir.hear("speaking", ASKED)
             heir.order(ASKED, *PAY)
             heir.hear("inside", "pay", key)
-            heir.kill()
+            heir.pass_away()
 
     with shop.heir(idempotent=True) as heir:
         heir.hear("speaking", ASKED)
@@ -370,7 +370,7 @@ def test_an_heir_that_runs_already_goes_on_as_soon_as_the_other_process_is_dead(
         child.hear("speaking", ASKED)
         with shop.heir() as heir:
             heir.hear("open")
-            child.kill()
+            child.pass_away()
 
             heir.hear("speaking", ASKED)
 
@@ -382,7 +382,7 @@ def test_what_waits_behind_an_interrupted_turn_is_answered_instead_of_going_on_w
             child.hear("sent", text)
         child.order(ASKED, *PAY)
         (key,) = child.hear("inside", "pay")
-        child.kill()
+        child.pass_away()
 
     with shop.heir() as heir:
         heir.hear("speaking", "never mind")
@@ -404,7 +404,7 @@ def test_a_turn_that_was_asked_to_stop_is_not_gone_on_with(shop: Shop) -> None:
             assert session.running is not None
             store.cancel(session.running, owner=ME)
         child.hear(ASKED, "resisted")
-        child.kill()
+        child.pass_away()
 
     with shop.heir() as heir:
         heir.hear("open")
@@ -485,7 +485,7 @@ def test_what_was_denied_before_a_restart_is_not_asked_again(shop: Shop) -> None
         child.hear(ASKED, "called")
         child.order(ASKED, "steering")
         child.hear(ASKED, "took")
-        child.kill()
+        child.pass_away()
 
     with shop.heir() as heir:
         heir.hear("speaking", ASKED)
@@ -504,7 +504,7 @@ def _ask_and_die(shop: Shop) -> None:
         child.hear("speaking", ASKED)
         child.order(ASKED, *WIPE)
         child.hear("stored", "tool_called")
-        child.kill()
+        child.pass_away()
 
 
 # --- steps ----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from itertools import pairwise
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from backstay.model.turn import Cancelled, Completed, Interrupted, Outcome
 from backstay.runtime.turn import TurnHandle
 from tests.crash.audit import audit
 from tests.crash.processes import Crew
+from tests.databases import Place, Places
 from tests.runtime_processes.child import Child
 from tests.runtime_processes.line import Line
 from tests.runtime_processes.programs import CHAT, LONG, report_trouble, work
@@ -33,8 +33,8 @@ DEATHS = 3
 # --- several on one queue -------------------------------------------------------------------------------------------
 
 
-def test_two_processes_that_serve_one_queue_answer_each_turn_once(desk: Path, auditor: Crew) -> None:
-    path = desk / "chat.db"
+def test_two_processes_that_serve_one_queue_answer_each_turn_once(place: Place, auditor: Crew) -> None:
+    path = place
 
     async def story() -> tuple[list[Outcome], list[list[str]]]:
         with Child(answer, path) as one, Child(answer, path) as other:
@@ -51,8 +51,8 @@ def test_two_processes_that_serve_one_queue_answer_each_turn_once(desk: Path, au
     assert auditor.all(audit, path) == [[]]
 
 
-def test_processes_that_send_to_the_same_sessions_and_serve_them_answer_each_turn_once(desk: Path) -> None:
-    path = desk / "chat.db"
+def test_processes_that_send_to_the_same_sessions_and_serve_them_answer_each_turn_once(place: Place) -> None:
+    path = place
 
     async def story() -> list[list[str]]:
         with Child(answer, path) as one, Child(answer, path) as other:
@@ -71,9 +71,11 @@ def test_processes_that_send_to_the_same_sessions_and_serve_them_answer_each_tur
     _check_rooms(path, _whole)
 
 
-def test_every_turn_ends_once_however_often_those_who_answer_are_killed(desk: Path, auditor: Crew, rounds: int) -> None:
+def test_every_turn_ends_once_however_often_those_who_answer_are_killed(
+    places: Places, auditor: Crew, rounds: int
+) -> None:
     for seed in range(max(1, rounds // DEATHS)):
-        path = desk / f"{seed}" / "chat.db"
+        path = places.fresh()
 
         outcomes = play(_answer_among_deaths(path, random.Random(seed)))
 
@@ -83,7 +85,7 @@ def test_every_turn_ends_once_however_often_those_who_answer_are_killed(desk: Pa
         assert auditor.all(audit, path) == [[]]
 
 
-async def _answer_among_deaths(path: Path, dice: random.Random) -> list[Outcome]:
+async def _answer_among_deaths(path: Place, dice: random.Random) -> list[Outcome]:
     """How all turns ended, when one process after the other was killed after it had been asked for some answers."""
     batch = TURNS // (DEATHS + 1)
     async with host(path) as app:
@@ -93,18 +95,18 @@ async def _answer_among_deaths(path: Path, dice: random.Random) -> list[Outcome]
             with Child(answer, path) as mortal:
                 for _ in range(dice.randrange(batch)):
                     await mortal.heard("answered")
-                mortal.kill()
+                mortal.pass_away()
         turns += [await _send(app, number) for number in range(len(turns), TURNS)]
         with Child(answer, path):
             return [await turn.outcome() for turn in turns]
 
 
-def answer(pipe: "Connection[Any, Any]", path: Path) -> None:
+def answer(pipe: "Connection[Any, Any]", path: Place) -> None:
     """Serve an agent that answers by itself, and send what the test wants sent, until killed or told to stop."""
     asyncio.run(_answer(Line(pipe), path))
 
 
-async def _answer(line: Line, path: Path) -> None:
+async def _answer(line: Line, path: Place) -> None:
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
         line.say("answered", turn.input.text)
         yield Text("re: ")
@@ -147,7 +149,7 @@ def _answered_by(child: Child) -> list[str]:
     return [words[1] for words in child.everything() if words[0] == "answered"]
 
 
-def _check_rooms(path: Path, right: Callable[[str, str], bool]) -> None:
+def _check_rooms(path: Place, right: Callable[[str, str], bool]) -> None:
     """In every room each message stands once, in the order it was sent, and what is behind it is the right answer."""
 
     async def look() -> list[list[tuple[str, str]]]:
@@ -172,12 +174,12 @@ def _whole_or_cut(question: str, answer: str) -> bool:
 # --- one accepts, another answers -----------------------------------------------------------------------------------
 
 
-def test_what_nobody_answers_yet_waits_for_a_process_that_does(desk: Path) -> None:
+def test_what_nobody_answers_yet_waits_for_a_process_that_does(place: Place) -> None:
     async def story() -> list[tuple[str, str]]:
-        async with host(desk / "chat.db") as app:
+        async with host(place) as app:
             session = await app.session(CHAT)
             turn = await session.send("anybody there?")
-            with Child(work, desk / "chat.db") as worker:
+            with Child(work, place) as worker:
                 await worker.heard("speaking", "anybody there?")
                 worker.order("anybody there?", "say", "yes")
                 worker.order("anybody there?", "end")
@@ -187,12 +189,12 @@ def test_what_nobody_answers_yet_waits_for_a_process_that_does(desk: Path) -> No
     assert play(story()) == [("user", "anybody there?"), ("assistant", "yes")]
 
 
-def test_when_a_worker_is_killed_the_next_one_goes_on_with_what_waits(desk: Path) -> None:
+def test_when_a_worker_is_killed_the_next_one_goes_on_with_what_waits(place: Place) -> None:
     async def story() -> list[tuple[str, str]]:
-        async with busy(desk / "chat.db") as stage:
+        async with busy(place) as stage:
             second = await stage.session.send("second")
-            stage.other.kill()
-            with Child(work, desk / "chat.db") as successor:
+            stage.other.pass_away()
+            with Child(work, place) as successor:
                 await successor.heard("speaking", "second")
                 successor.order("second", "say", "here I am")
                 successor.order("second", "end")
@@ -207,13 +209,13 @@ def test_when_a_worker_is_killed_the_next_one_goes_on_with_what_waits(desk: Path
     ]
 
 
-def test_when_a_worker_is_killed_one_that_is_there_already_goes_on_with_what_waits(desk: Path) -> None:
+def test_when_a_worker_is_killed_one_that_is_there_already_goes_on_with_what_waits(place: Place) -> None:
     async def story() -> None:
-        async with busy(desk / "chat.db") as stage:
+        async with busy(place) as stage:
             second = await stage.session.send("second")
-            with Child(work, desk / "chat.db") as colleague:
+            with Child(work, place) as colleague:
                 await colleague.heard("open")
-                stage.other.kill()
+                stage.other.pass_away()
                 await colleague.heard("speaking", "second")
                 colleague.order("second", "end")
                 await second.outcome()
@@ -222,9 +224,9 @@ def test_when_a_worker_is_killed_one_that_is_there_already_goes_on_with_what_wai
 
 
 @pytest.mark.parametrize("wait", ["outcome", "events", "follow", "cancel"])
-def test_who_waits_for_a_turn_learns_that_its_process_was_killed(desk: Path, wait: str) -> None:
+def test_who_waits_for_a_turn_learns_that_its_process_was_killed(place: Place, wait: str) -> None:
     async def story() -> Outcome:
-        async with busy(desk / "chat.db", timing=Timing(grace=LONG)) as stage:
+        async with busy(place, timing=Timing(grace=LONG)) as stage:
             if wait == "cancel":
                 stage.other.order("first", "resist")
             waiting = asyncio.create_task(_wait(stage.turn, stage.app, wait))
@@ -234,7 +236,7 @@ def test_who_waits_for_a_turn_learns_that_its_process_was_killed(desk: Path, wai
             else:
                 stage.other.order("first", "say", "two")
                 await until_said(stage.turn, "one two")
-            stage.other.kill()
+            stage.other.pass_away()
             return await waiting
 
     assert isinstance(play(story()), Cancelled if wait == "cancel" else Interrupted)
@@ -259,9 +261,9 @@ async def _wait(turn: TurnHandle, app: App, how: str) -> Outcome:
 
 
 @pytest.mark.parametrize("verb", ["retry", "edit"])
-def test_what_a_process_without_agents_has_answered_again_is_answered_by_one_with(desk: Path, verb: str) -> None:
+def test_what_a_process_without_agents_has_answered_again_is_answered_by_one_with(place: Place, verb: str) -> None:
     async def story() -> list[tuple[str, str]]:
-        async with busy(desk / "chat.db") as stage:
+        async with busy(place) as stage:
             stage.other.order("first", "end")
             await stage.turn.outcome()
             if verb == "retry":

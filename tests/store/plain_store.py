@@ -21,6 +21,7 @@ from backstay.errors import (
     SessionExpired,
 )
 from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
+from backstay.model.turn import COMPACTOR
 from backstay.testing import ManualClock
 
 # A revision that nobody has seen yet.
@@ -60,6 +61,7 @@ class PlainTurn:
     cancelling: bool = False
     holder: str = ""
     lease_until: int = 0
+    input: Said | None = None
     story: list[Step] = field(default_factory=list)
     taken_by: "PlainTurn | None" = None
     took: "list[PlainTurn]" = field(default_factory=list)
@@ -368,12 +370,34 @@ class PlainStore:
         return taken
 
     def finish(
-        self, turn: PlainTurn, outcome: Outcome, steps: Sequence[Step], agents: Collection[str], holder: str
-    ) -> PlainTurn | None:
+        self,
+        turn: PlainTurn,
+        outcome: Outcome,
+        steps: Sequence[Step],
+        agents: Collection[str],
+        holder: str,
+        *,
+        compact: bool = False,
+    ) -> tuple[int, PlainTurn | None]:
+        """How long the window is after the turn's own messages, and the turn that was opened then, if any."""
         self._require_held(turn)
         turn.story += steps
         self._end(turn.session, outcome)
-        return self._go_on(turn.session, agents, holder)
+        length = len(turn.session.messages)
+        if compact:
+            return length, self._compact(turn.session, holder)
+        return length, self._go_on(turn.session, agents, holder)
+
+    def compact(self, session: PlainSession, holder: str) -> tuple[PlainTurn, PlainTurn | None]:
+        """The compaction that runs now, and the same if it was opened just now for the holder."""
+        self.meet(session)
+        self._require_open(session)
+        if session.running is not None:
+            if session.running.agent == COMPACTOR:
+                return session.running, None
+            raise SessionBusy
+        opened = self._compact(session, holder)
+        return opened, opened
 
     def cancel(self, turn: PlainTurn, take: bool) -> None:
         self.meet(turn.session)
@@ -473,9 +497,9 @@ class PlainStore:
         session, generation = self.addresses.get((owner, address), (None, 0))
         if session is not None:
             self.meet(session)
+            if session.standing(self.clock.now()) == "open" and (idle is not None or absolute is not None):
+                session.idle, session.absolute = idle, absolute
             if session.standing(self.clock.now()) == "open":
-                if idle is not None or absolute is not None:
-                    session.idle, session.absolute = idle, absolute
                 return session, "resumed", generation
             if session.state == "open":
                 self._close(session, "expired")
@@ -534,7 +558,18 @@ class PlainStore:
         return None
 
     def _start(self, session: PlainSession, turn: PlainTurn, holder: str) -> None:
-        session.messages.extend(self._exist([Said("user", turn.words, turn, session)]))
+        (turn.input,) = self._exist([Said("user", turn.words, turn, session)])
+        session.messages.append(turn.input)
+        self._hold(session, turn, holder)
+
+    def _compact(self, session: PlainSession, holder: str) -> PlainTurn:
+        if not session.messages:
+            raise NothingToDo
+        turn = self._new_turn(session, COMPACTOR, [], front=True)
+        self._hold(session, turn, holder)
+        return turn
+
+    def _hold(self, session: PlainSession, turn: PlainTurn, holder: str) -> None:
         turn.state, turn.steer, turn.holder = "running", False, holder
         turn.lease_until = self.clock.boot() + self.lease_ms
         session.running = turn
@@ -553,7 +588,7 @@ class PlainStore:
         for one in (turn, *turn.took):
             one.state, one.outcome = "ended", outcome
         session.running = None
-        session.turns += 1
+        session.turns += turn.agent != COMPACTOR
         session.touched_at = max(session.touched_at, self.clock.now())
 
     def _withdraw(self, turn: PlainTurn) -> None:

@@ -602,8 +602,9 @@ def test_a_store_closes_even_while_another_process_keeps_the_lock(path: Path) ->
 
 # --- migrations -----------------------------------------------------------------------------------------------------
 
-SECOND = Migration(2, "0002_more.sql", "CREATE TABLE more (number INTEGER); SELECT 1; INSERT INTO more VALUES (1);")
-BROKEN = Migration(3, "0003_broken.sql", "CREATE TABLE half (number INTEGER); INSERT INTO nowhere VALUES (1);")
+NEWEST = shipped()[-1].number
+NEXT = Migration(NEWEST + 1, "more.sql", "CREATE TABLE more (number INTEGER); SELECT 1; INSERT INTO more VALUES (1);")
+BROKEN = Migration(NEWEST + 2, "broken.sql", "CREATE TABLE half (number INTEGER); INSERT INTO nowhere VALUES (1);")
 
 
 def old_store(path: Path) -> SessionId:
@@ -614,7 +615,7 @@ def old_store(path: Path) -> SessionId:
 def test_a_migration_makes_a_backup_of_what_was_before(path: Path, other: Crew) -> None:
     session = old_store(path)
 
-    open_sqlite(path, steps=(*shipped(), SECOND)).close()
+    open_sqlite(path, steps=(*shipped(), NEXT)).close()
 
     (backup,) = [file for file in path.parent.iterdir() if "before" in file.name and file.is_file()]
     assert stat.S_IMODE(backup.stat().st_mode) == 0o600
@@ -627,11 +628,11 @@ def test_a_migration_that_fails_leaves_the_schema_and_data_of_the_one_before(pat
     session = old_store(path)
 
     with pytest.raises(StoreError):
-        open_sqlite(path, steps=(*shipped(), SECOND, BROKEN))
+        open_sqlite(path, steps=(*shipped(), NEXT, BROKEN))
 
-    assert other.all(answer, path, "PRAGMA user_version") == [[(2,)]]
+    assert other.all(answer, path, "PRAGMA user_version") == [[(NEXT.number,)]]
     assert other.all(answer, path, "SELECT name FROM sqlite_schema WHERE name = 'half'") == [[]]
-    with open_sqlite(path, steps=(*shipped(), SECOND)) as store:
+    with open_sqlite(path, steps=(*shipped(), NEXT)) as store:
         assert store.messages(session, owner=ME).messages[0].text == "kept"
 
 
@@ -646,14 +647,14 @@ def test_processes_that_open_an_old_database_at_once_migrate_it_once(path: Path)
 
 def test_an_older_version_refuses_what_a_newer_one_has_migrated(path: Path) -> None:
     old_store(path)
-    open_sqlite(path, steps=(*shipped(), SECOND)).close()
+    open_sqlite(path, steps=(*shipped(), NEXT)).close()
 
-    with pytest.raises(SchemaMismatch, match="schema 2"):
+    with pytest.raises(SchemaMismatch, match=f"schema {NEXT.number}"):
         open_store(path)
 
 
 def open_with_second(_: int, path: Path) -> None:
-    open_sqlite(path, steps=(*shipped(), SECOND)).close()
+    open_sqlite(path, steps=(*shipped(), NEXT)).close()
 
 
 def answer(_: int, path: Path, sql: str) -> list[tuple[object, ...]]:

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -17,9 +18,9 @@ from backstay.model.ids import SessionId, TurnId
 from backstay.model.session import Collected, How
 from backstay.model.turn import Completed
 from backstay.testing import ManualClock
-from backstay.testing.opening import open_sqlite
 from tests.crash.audit import audit
 from tests.crash.processes import PATIENCE, PROCESSES, Crew
+from tests.databases import Place
 
 ME = "me"
 EXPIRED = 60
@@ -41,92 +42,90 @@ def late(seconds: float) -> ManualClock:
 # --- opening --------------------------------------------------------------------------------------------------------
 
 
-def test_eight_processes_may_open_an_empty_database_at_once(tmp_path: Path) -> None:
+def test_eight_processes_may_open_an_empty_database_at_once(bare_places: Callable[[], Place]) -> None:
     with Crew(8) as crew:
-        for number in range(10):
-            path = tmp_path / f"{number}" / "store.db"
+        for _ in range(10):
+            place = bare_places()
 
-            made = crew.all(open_and_create, path)
+            made = crew.all(open_and_create, place)
 
-            with open_store(path) as store:
+            with open_store(place) as store:
                 assert {session.id for session in store.list(owner=ME).sessions} == set(made)
-        assert crew.all(audit, tmp_path / "0" / "store.db") == [[]] * 8
+            assert crew.all(audit, place) == [[]] * 8
 
 
-def open_and_create(_: int, path: Path) -> SessionId:
-    with open_store(path) as store:
+def open_and_create(_: int, place: Place) -> SessionId:
+    with open_store(place) as store:
         return store.create(owner=ME).id
 
 
 # --- counting -------------------------------------------------------------------------------------------------------
 
 
-def test_of_eight_processes_that_resolve_the_same_new_addresses_exactly_one_is_told_created(tmp_path: Path) -> None:
+def test_of_eight_processes_that_resolve_the_same_new_addresses_exactly_one_is_told_created(place: Place) -> None:
     with Crew(8) as crew:
-        answers = crew.all(resolve_all, tmp_path / "store.db", 200)
+        answers = crew.all(resolve_all, place, 200)
 
     for heard in zip(*answers, strict=True):
         assert len({session for session, _ in heard}) == 1
         assert Counter(how for _, how in heard) == {"created": 1, "resumed": 7}
-    with open_store(tmp_path / "store.db") as store:
+    with open_store(place) as store:
         sessions = store.list(owner=ME, limit=1000).sessions
     assert [session.activity for session in sessions] == [8] * 200
 
 
-def resolve_all(_: int, path: Path, many: int) -> list[tuple[SessionId, How]]:
-    with open_store(path) as store:
+def resolve_all(_: int, place: Place, many: int) -> list[tuple[SessionId, How]]:
+    with open_store(place) as store:
         found = [store.resolve(chat(number), owner=ME) for number in range(many)]
     return [(resolved.session.id, resolved.how) for resolved in found]
 
 
-def test_no_mark_of_activity_is_lost_to_another_process(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    with open_store(path) as store, Crew(4) as crew:
+def test_no_mark_of_activity_is_lost_to_another_process(place: Place) -> None:
+    with open_store(place) as store, Crew(4) as crew:
         session = store.create(owner=ME)
 
-        crew.all(touch, path, session.id, 250)
+        crew.all(touch, place, session.id, 250)
 
         assert store.session(session.id, owner=ME).activity == session.activity + 1000
 
 
-def touch(_: int, path: Path, session: SessionId, times: int) -> None:
-    with open_store(path) as store:
+def touch(_: int, place: Place, session: SessionId, times: int) -> None:
+    with open_store(place) as store:
         for _ in range(times):
             store.touch(session, owner=ME)
 
 
-def test_a_request_delivered_by_eight_processes_at_once_is_one_turn(tmp_path: Path) -> None:
+def test_a_request_delivered_by_eight_processes_at_once_is_one_turn(place: Place) -> None:
     with Crew(8) as crew:
-        answers = crew.all(deliver, tmp_path / "store.db", 25)
+        answers = crew.all(deliver, place, 25)
 
     for heard in zip(*answers, strict=True):
         assert len({turn for turn, _ in heard}) == 1
         assert sorted(repeated for _, repeated in heard) == [False] + [True] * 7
-    with open_store(tmp_path / "store.db") as store:
+    with open_store(place) as store:
         (session,) = store.list(owner=ME).sessions
     assert session.waiting == 25
 
 
-def deliver(_: int, path: Path, many: int) -> list[tuple[TurnId, bool]]:
-    with open_store(path) as store:
+def deliver(_: int, place: Place, many: int) -> list[tuple[TurnId, bool]]:
+    with open_store(place) as store:
         sent = [store.submit(chat(0), f"hello {n}", owner=ME, request_id=f"request {n}") for n in range(many)]
     return [(accepted.turn.id, accepted.repeated) for accepted in sent]
 
 
-def test_processes_that_write_more_than_the_log_holds_lose_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
+def test_processes_that_write_more_than_the_log_holds_lose_nothing(place: Place) -> None:
     with Crew(4) as crew:
-        written = crew.all(write_much, path, 40)
+        written = crew.all(write_much, place, 40)
 
-        with open_store(path) as store:
+        with open_store(place) as store:
             for rank, session in enumerate(written):
                 said = [message.text for message in store.messages(session, owner=ME).messages]
                 assert said == [f"{rank}.{number} " * 15_000 for number in range(40)]
-        assert crew.all(audit, path) == [[]] * 4
+        assert crew.all(audit, place) == [[]] * 4
 
 
-def write_much(rank: int, path: Path, times: int) -> SessionId:
-    with open_store(path) as store:
+def write_much(rank: int, place: Place, times: int) -> SessionId:
+    with open_store(place) as store:
         session = store.create(owner=ME).id
         for number in range(times):
             store.record(session, [m.user(f"{rank}.{number} " * 15_000)], owner=ME)
@@ -138,81 +137,78 @@ def write_much(rank: int, path: Path, times: int) -> SessionId:
 
 
 @pytest.mark.parametrize("aside", [False, True])
-def test_six_writers_all_get_their_share(tmp_path: Path, aside: bool) -> None:
-    path = tmp_path / "store.db"
-    with open_store(path) as store, Crew(6) as crew:
+def test_six_writers_all_get_their_share(place: Place, aside: bool) -> None:
+    with open_store(place) as store, Crew(6) as crew:
         session = store.create(owner=ME)
-        crew.all(move_in, path)
+        crew.all(move_in, place)
 
-        answers = crew.all(touch_aside if aside else touch_until, path, session.id, 2000)
+        answers = crew.all(touch_aside if aside else touch_until, place, session.id, 2000)
 
-        crew.all(move_out, path)
+        crew.all(move_out, place)
     shares = [share for share, _ in answers]
     worst = max(wait for _, wait in answers)
     sys.stdout.write(f"six writers: {shares} writes each, worst wait {1000 * worst:.1f} ms\n")
     assert min(shares) > max(shares) / 5
 
 
-def test_who_comes_late_can_open_and_close_while_others_write_without_pause(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    with open_store(path) as store, Crew(6) as crew:
+def test_who_comes_late_can_open_and_close_while_others_write_without_pause(place: Place) -> None:
+    with open_store(place) as store, Crew(6) as crew:
         session = store.create(owner=ME)
-        crew.all(move_in, path)
+        crew.all(move_in, place)
 
-        last_seen = crew.all(come_and_go_or_write, path, session.id, 1000)
+        last_seen = crew.all(come_and_go_or_write, place, session.id, 1000)
 
-        crew.all(move_out, path)
+        crew.all(move_out, place)
     assert max(last_seen[:2]) < 1000, "the others stopped before it got in"
 
 
-_homes: dict[Path, Store] = {}
+_homes: dict[Place, Store] = {}
 
 
-def move_in(_: int, path: Path) -> None:
+def move_in(_: int, place: Place) -> None:
     """Open the store, and keep it open in this process until `move_out`."""
-    _homes[path] = open_store(path)
+    _homes[place] = open_store(place)
 
 
-def move_out(_: int, path: Path) -> None:
-    _homes.pop(path).close()
+def move_out(_: int, place: Place) -> None:
+    _homes.pop(place).close()
 
 
-def touch_until(_: int, path: Path, session: SessionId, total: int) -> tuple[int, float]:
+def touch_until(_: int, place: Place, session: SessionId, total: int) -> tuple[int, float]:
     """How often this process wrote before all together had written so often, and its longest wait."""
     times, worst, activity = 0, 0.0, 0
     while activity < total:
         before = time.perf_counter()
-        activity = _homes[path].touch(session, owner=ME).activity
+        activity = _homes[place].touch(session, owner=ME).activity
         worst = max(worst, time.perf_counter() - before)
         times += 1
     return times, worst
 
 
-def touch_aside(rank: int, path: Path, session: SessionId, total: int) -> tuple[int, float]:
+def touch_aside(rank: int, place: Place, session: SessionId, total: int) -> tuple[int, float]:
     """The same on a thread beside the main one, where a lone caller may take a shorter way."""
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(touch_until, rank, path, session, total).result(PATIENCE)
+        return thread.submit(touch_until, rank, place, session, total).result(PATIENCE)
 
 
-def come_and_go_or_write(rank: int, path: Path, session: SessionId, total: int) -> int:
+def come_and_go_or_write(rank: int, place: Place, session: SessionId, total: int) -> int:
     """The first two open and close the store a few times, the others write; what each saw last."""
     if rank > 1:
-        return touch_until(rank, path, session, total)[0]
+        return touch_until(rank, place, session, total)[0]
     seen = 0
-    _homes[path].close()
+    _homes[place].close()
     for _ in range(5):
-        with open_store(path) as store:
+        with open_store(place) as store:
             seen = store.touch(session, owner=ME).activity
-    _homes[path] = open_store(path)
+    _homes[place] = open_store(place)
     return seen
 
 
-def test_a_writer_killed_in_the_middle_of_a_transaction_holds_up_nobody(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
+def test_a_writer_killed_in_the_middle_of_a_transaction_holds_up_nobody(place: Place) -> None:
     ours, theirs = PROCESSES.Pipe()
-    with open_store(path, wait_seconds=PATIENCE) as store:
+    with open_store(place, wait_seconds=PATIENCE) as store:
         session = store.create(owner=ME)
-        process = PROCESSES.Process(target=stop_within_a_verb, args=(path, session.id, theirs))
+        process = PROCESSES.Process(target=stop_within_a_verb, args=(place, session.id, theirs))
         process.start()
         assert ours.poll(PATIENCE)
         assert ours.recv() == "within"
@@ -239,9 +235,9 @@ class StopClock(ManualClock):
         return super().now()
 
 
-def stop_within_a_verb(path: Path, session: SessionId, pipe: "Connection[Any, Any]") -> None:
+def stop_within_a_verb(place: Place, session: SessionId, pipe: "Connection[Any, Any]") -> None:
     clock = StopClock(pipe)
-    store = open_sqlite(path, clock=clock)
+    store = open_store(place, clock=clock)
     clock.armed = True
     store.touch(session, owner=ME)
 
@@ -249,12 +245,11 @@ def stop_within_a_verb(path: Path, session: SessionId, pipe: "Connection[Any, An
 # --- holding --------------------------------------------------------------------------------------------------------
 
 
-def test_processes_that_claim_from_one_queue_get_every_turn_once_and_in_order(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    with open_store(path) as store, Crew(4) as crew:
+def test_processes_that_claim_from_one_queue_get_every_turn_once_and_in_order(place: Place) -> None:
+    with open_store(place) as store, Crew(4) as crew:
         sent = [store.submit(chat(n % 12), f"{n}", owner=ME).turn.id for n in range(120)]
 
-        claimed = crew.all(claim_all, path)
+        claimed = crew.all(claim_all, place)
 
         assert sorted(turn for turns in claimed for turn in turns) == sorted(sent)
         for number in range(12):
@@ -263,41 +258,40 @@ def test_processes_that_claim_from_one_queue_get_every_turn_once_and_in_order(tm
             assert said == [f"{n}" for n in range(number, 120, 12)]
 
 
-def claim_all(_: int, path: Path) -> list[TurnId]:
+def claim_all(_: int, place: Place) -> list[TurnId]:
     claimed = []
-    with open_store(path) as store:
+    with open_store(place) as store:
         while (turn := store.claim(["default"])) is not None:
             claimed.append(turn.id)
             store.finish(turn, Completed(), bodies=[Text("done")])
     return claimed
 
 
-def test_processes_that_reap_at_once_end_every_turn_of_a_dead_one_once(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
+def test_processes_that_reap_at_once_end_every_turn_of_a_dead_one_once(place: Place) -> None:
     ours, theirs = PROCESSES.Pipe()
-    process = PROCESSES.Process(target=start_many, args=(path, 60, theirs))
+    process = PROCESSES.Process(target=start_many, args=(place, 60, theirs))
     process.start()
     assert ours.poll(PATIENCE)
     started = ours.recv()
     with Crew(6) as crew:
-        assert crew.all(reap, path) == [()] * 6, "it lives"
+        assert crew.all(reap, place, at=0) == [()] * 6, "it lives"
         process.kill()
         process.join(PATIENCE)
 
-        reaped = crew.all(reap, path)
+        reaped = crew.all(reap, place, at=LONG_AGO)
 
         assert sorted(turn for turns in reaped for turn in turns) == sorted(started)
-        assert crew.all(audit, path) == [[]] * 6
+        assert crew.all(audit, place) == [[]] * 6
 
 
-def start_many(path: Path, many: int, pipe: "Connection[Any, Any]") -> None:
-    store = open_store(path)
+def start_many(place: Place, many: int, pipe: "Connection[Any, Any]") -> None:
+    store = open_store(place, clock=ManualClock())
     pipe.send([store.submit(chat(number), "hi", owner=ME, start=True).turn.id for number in range(many)])
     pipe.recv()
 
 
-def reap(_: int, path: Path) -> tuple[TurnId, ...]:
-    with open_store(path) as store:
+def reap(_: int, place: Place, *, at: float) -> tuple[TurnId, ...]:
+    with open_store(place, clock=late(at)) as store:
         return store.reap()
 
 
@@ -312,39 +306,35 @@ def test_a_holder_is_alive_for_a_process_that_knows_the_file_by_another_name(tmp
         assert crew.all(state_of, tmp_path / name, turn.id) == ["running"]
 
 
-def state_of(_: int, path: Path, turn: TurnId) -> str:
-    with open_store(path) as store:
+def state_of(_: int, place: Place, turn: TurnId) -> str:
+    with open_store(place) as store:
         return store.turn(turn, owner=ME).state
 
 
 # --- going ----------------------------------------------------------------------------------------------------------
 
 
-def test_processes_that_collect_at_once_count_every_session_once(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    with open_sqlite(path) as store, Crew(6) as crew:
+def test_processes_that_collect_at_once_count_every_session_once(place: Place) -> None:
+    with open_store(place, clock=ManualClock()) as store, Crew(6) as crew:
         some_mortal_sessions(store, 150)
 
-        first = crew.all(collect, path, at=EXPIRED)
-        second = crew.all(collect, path, at=LONG_AGO, keep_closed_for=1.0)
+        first = crew.all(collect, place, at=EXPIRED)
+        second = crew.all(collect, place, at=LONG_AGO, keep_closed_for=1.0)
 
         assert totals(first) == Collected(expired=150)
         assert totals(second) == Collected(deleted=150, messages=300)
         assert store.list(owner=ME).sessions == ()
-        assert crew.all(audit, path) == [[]] * 6
+        assert crew.all(audit, place) == [[]] * 6
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_a_session_that_is_collected_while_its_address_is_resolved_is_replaced_once(
-    tmp_path: Path, closed: bool
-) -> None:
-    path = tmp_path / "store.db"
-    with open_sqlite(path) as store, Crew(6) as crew:
+def test_a_session_that_is_collected_while_its_address_is_resolved_is_replaced_once(place: Place, closed: bool) -> None:
+    with open_store(place, clock=ManualClock()) as store, Crew(6) as crew:
         old = some_mortal_sessions(store, 150)
         if closed:
-            crew.all(collect, path, at=EXPIRED)
+            crew.all(collect, place, at=EXPIRED)
 
-        answers = crew.all(collect_or_resolve, path, 150)
+        answers = crew.all(collect_or_resolve, place, 150)
 
         collected = [answer for answer in answers if isinstance(answer, Collected)]
         resolved = [answer for answer in answers if isinstance(answer, list)]
@@ -352,11 +342,11 @@ def test_a_session_that_is_collected_while_its_address_is_resolved_is_replaced_o
             assert len({session for session, _ in heard} - set(old)) == 1
             assert sorted(how == "resumed" for _, how in heard) == [False, True, True]
         told = {session for answer in resolved for session, _ in answer}
-        rest = crew.all(collect, path, at=2 * LONG_AGO, keep_closed_for=1.0)
+        rest = crew.all(collect, place, at=2 * LONG_AGO, keep_closed_for=1.0)
         assert {session.id for session in store.list(owner=ME, limit=1000).sessions} == told
         assert totals([*collected, *rest]).deleted == 150
         assert totals([*collected, *rest]).messages == 300
-        assert crew.all(audit, path) == [[]] * 6
+        assert crew.all(audit, place) == [[]] * 6
 
 
 def some_mortal_sessions(store: Store, many: int) -> list[SessionId]:
@@ -364,15 +354,15 @@ def some_mortal_sessions(store: Store, many: int) -> list[SessionId]:
     return [store.record(chat(number), said, owner=ME, ttl=Ttl(idle=EXPIRED / 2)).session.id for number in range(many)]
 
 
-def collect(_: int, path: Path, *, at: float, keep_closed_for: float | None = None) -> Collected:
-    with open_sqlite(path, clock=late(at)) as store:
+def collect(_: int, place: Place, *, at: float, keep_closed_for: float | None = None) -> Collected:
+    with open_store(place, clock=late(at)) as store:
         return store.collect(keep_closed_for=keep_closed_for)
 
 
-def collect_or_resolve(rank: int, path: Path, many: int) -> Collected | list[tuple[SessionId, How]]:
+def collect_or_resolve(rank: int, place: Place, many: int) -> Collected | list[tuple[SessionId, How]]:
     if rank % 2:
-        return collect(rank, path, at=LONG_AGO, keep_closed_for=1.0)
-    with open_sqlite(path, clock=late(EXPIRED)) as store:
+        return collect(rank, place, at=LONG_AGO, keep_closed_for=1.0)
+    with open_store(place, clock=late(EXPIRED)) as store:
         found = [store.resolve(chat(number), owner=ME) for number in range(many)]
     return [(resolved.session.id, resolved.how) for resolved in found]
 
@@ -385,24 +375,23 @@ def totals(counts: list[Collected]) -> Collected:
     )
 
 
-def test_a_session_deleted_while_others_rotate_fork_and_undo_it_leaves_nothing_behind(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    with open_store(path) as store, Crew(6) as crew:
+def test_a_session_deleted_while_others_rotate_fork_and_undo_it_leaves_nothing_behind(place: Place) -> None:
+    with open_store(place) as store, Crew(6) as crew:
         for number in range(10):
             session = store.create(owner=ME).id
             for turn in range(4):
                 store.record(session, [m.user(f"question {turn}"), m.assistant(f"answer {turn}")], owner=ME)
 
-            crew.all(disturb, path, session, number)
+            crew.all(disturb, place, session, number)
 
-            assert crew.all(audit, path) == [[]] * 6
+            assert crew.all(audit, place) == [[]] * 6
         for remaining in store.list(owner=ME, limit=1000).sessions:
             store.delete(remaining.id, owner=ME)
-        assert crew.all(audit, path) == [[]] * 6
+        assert crew.all(audit, place) == [[]] * 6
 
 
-def disturb(rank: int, path: Path, session: SessionId, luck: int) -> None:
-    with open_store(path) as store:
+def disturb(rank: int, place: Place, session: SessionId, luck: int) -> None:
+    with open_store(place) as store:
         for number in range(8):
             try:
                 _disturb(store, rank, session, number, luck)

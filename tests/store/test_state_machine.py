@@ -9,7 +9,14 @@ from collections.abc import Callable, Sequence
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from backstay import Address, Store, Text, ToolCall, ToolResult, Ttl, Usage
 from backstay.errors import LeaseLost
@@ -18,6 +25,7 @@ from backstay.model.content import Body
 from backstay.model.event import SessionDeleted
 from backstay.model.message import NewMessage
 from backstay.model.turn import OUTCOMES, IfBusy, OpenTurn
+from tests.databases import Place, Places
 from tests.store.plain_store import Finished, Outcome, PlainSession, PlainTurn, Said, Step, reach
 from tests.store.two_stores import HANDLES, LEASE, OWNERS, TwoStores, id_of, message_id, turn_id, window_id
 
@@ -48,9 +56,9 @@ meanwhile = st.sampled_from(["nothing"] * 8 + ["the lease lapses", "a holder die
 class Sessions(RuleBasedStateMachine):
     """Every rule does one verb to both stores; then everything that can be seen is compared."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: Place) -> None:
         super().__init__()
-        self.two = TwoStores()
+        self.two = TwoStores(place)
         self.plain, self.stores, self.clock = self.two.plain, self.two.stores, self.two.clock
         self.sent: list[tuple[PlainSession | str, str, str, list[str]]] = []
         self.words = self.calls = 0
@@ -343,15 +351,36 @@ class Sessions(RuleBasedStateMachine):
         self.plain.renew(turn)
         self.two.proofs[turn] = self.two.holder(turn).renew(self.two.proofs[turn]).open
 
-    @rule(pick=picks, outcome=outcomes, kinds=bodies, agents=served)
+    @rule(
+        pick=picks, outcome=outcomes, kinds=bodies, agents=served, compact=st.sampled_from([False, False, False, True])
+    )
     @precondition(lambda self: self.somebody_speaks())
-    def finish(self, pick: int, outcome: Outcome, kinds: list[str], agents: Sequence[str]) -> None:
+    def finish(self, pick: int, outcome: Outcome, kinds: list[str], agents: Sequence[str], compact: bool) -> None:
         turn = self.speaker(pick)
         store, proof = self.two.holder(turn), self.two.proofs[turn]
         steps, spoken = self.answer(kinds, turn)
-        opened = self.plain.finish(turn, outcome, steps, agents, store.worker)
-        answer = store.finish(proof, OUTCOMES[outcome](), bodies=spoken, agents=agents)
+        length, opened = self.plain.finish(turn, outcome, steps, agents, store.worker, compact=compact)
+        answer = store.finish(proof, OUTCOMES[outcome](), bodies=spoken, agents=agents, compact=compact)
+        assert (answer.window, answer.length) == (proof.window, length)
+        assert answer.unbroken, "nobody else can change what a turn reads while it runs"
+        assert answer.context == proof.context + bool(answer.messages)
         self.two.opened(opened, answer.opened)
+        if compact and answer.opened is not None:
+            assert answer.opened.found == answer.context
+
+    @rule(handle=handles, pick=picks, happened=meanwhile)
+    @precondition(lambda self: self.plain.sessions)
+    def compact(self, handle: int, pick: int, happened: str) -> None:
+        self.since(happened, pick)
+        session, store = self.session(pick, self.idle), self.stores[handle]
+        answers = self.two.tell(
+            lambda: self.plain.compact(session, store.worker),
+            lambda: store.compact(id_of(session), owner=session.owner),
+        )
+        if answers is not None:
+            (turn, opened), answer = answers
+            self.two.learn_turn(turn, answer.turn.id)
+            self.two.opened(opened, answer.opened)
 
     @rule(handle=handles, pick=picks, take=st.booleans(), happened=meanwhile)
     @precondition(lambda self: self.turn(0))
@@ -498,7 +527,15 @@ class Sessions(RuleBasedStateMachine):
             won, rotated = answers
             assert rotated.won == won
             assert rotated.open is not None
-            self.two.proofs[turn] = rotated.open
+            assert (rotated.open.window, rotated.open.context) == (rotated.window.id, rotated.context)
+            self.two.proved(turn, rotated.open)
+
+    # --- elsewhere --------------------------------------------------------------------------------------------------
+
+    @rule(pick=picks)
+    @precondition(lambda self: self.plain.sessions)
+    def travel(self, pick: int) -> None:
+        self.two.travel(self.session(pick))
 
     # --- maintenance and time ---------------------------------------------------------------------------------------
 
@@ -547,11 +584,14 @@ def _write(store: Store, proof: OpenTurn, verb: str) -> None:
         store.rotate(proof.session, late, owner=proof.owner, parent=proof.window, keep_from=1, turn=proof)
 
 
-TestSessions = Sessions.TestCase
-TestSessions.settings = settings(
-    max_examples=3_000 if DEEP else 90,
-    stateful_step_count=80 if DEEP else 50,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=list(HealthCheck),
-)
+def test_any_verbs_in_any_order_tell_the_same_story_as_plain_lists(places: Places) -> None:
+    run_state_machine_as_test(
+        lambda: Sessions(places.fresh()),  # type: ignore[arg-type]  # any factory will do
+        settings=settings(
+            max_examples=3_000 if DEEP else 12 if places.far else 90,
+            stateful_step_count=80 if DEEP else 50,
+            deadline=None,
+            print_blob=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -10,11 +10,14 @@ import pytest
 from backstay import Store, Text, open_store
 from backstay.errors import BackstayError, NotFound
 from backstay.model.event import START, Cursor
+from backstay.model.export import Export
 from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
 from backstay.model.message import Message
 from backstay.model.session import Session
 from backstay.model.turn import Accepted, OpenTurn
 from backstay.testing import ManualClock
+from backstay.testing.contract.exporting import nameless
+from tests.databases import Place
 from tests.store.plain_store import PlainSession, PlainStore, PlainTurn, PlainWindow, Said, reach
 
 P = TypeVar("P")
@@ -23,6 +26,7 @@ R = TypeVar("R")
 LEASE = 30.0
 HANDLES = 3
 OWNERS = ("ada", "bob")
+TRAVELLER = "carol"
 # So many looks apart each story is followed from where it was left: what is folded meanwhile must be told.
 FOLLOW = 3
 # So many looks apart all windows and whole stories are read again.
@@ -42,11 +46,13 @@ class Seen:
 class TwoStores:
     """A plain store, and several handles on a real one; ids that the real one gives are learned by the plain one."""
 
-    def __init__(self) -> None:
-        self.folder = tempfile.TemporaryDirectory()
+    def __init__(self, place: Place) -> None:
+        self._place = place
         self.clock = ManualClock()
         self.plain = PlainStore(self.clock, LEASE)
         self.stores: list[Store] = [self._open() for _ in range(HANDLES)]
+        self._folder = tempfile.TemporaryDirectory()
+        self._elsewhere = open_store(Path(self._folder.name) / "elsewhere.db", clock=self.clock)
         self.proofs: dict[PlainTurn, OpenTurn] = {}
         self.stale: list[OpenTurn] = []
         self._seen: dict[PlainSession, Seen] = {}
@@ -54,12 +60,12 @@ class TwoStores:
         self._looks = 0
 
     def _open(self) -> Store:
-        return open_store(Path(self.folder.name) / "store.db", clock=self.clock, lease_seconds=LEASE)
+        return open_store(self._place, clock=self.clock, lease_seconds=LEASE)
 
     def close(self) -> None:
-        for store in self.stores:
+        for store in (*self.stores, self._elsewhere):
             store.close()
-        self.folder.cleanup()
+        self._folder.cleanup()
 
     # --- telling both -----------------------------------------------------------------------------------------------
 
@@ -91,6 +97,16 @@ class TwoStores:
         """How far the session's story was followed."""
         return self._seen[session].cursor
 
+    def travel(self, session: PlainSession) -> None:
+        """A session goes to another store, is what it was, and leaves nothing there when it goes."""
+        document = self.stores[0].export(id_of(session), owner=session.owner)
+        imported = self._elsewhere.import_session(Export.from_json(document.to_json()), owner=TRAVELLER).session
+        if all(turn.state != "running" for turn in document.turns):
+            assert nameless(self._elsewhere.export(imported.id, owner=TRAVELLER)) == nameless(document)
+        gone = self._elsewhere.delete(imported.id, owner=TRAVELLER)
+        assert gone.messages >= sum(len(window.messages) for window in document.windows)
+        assert (gone.windows, gone.turns, gone.kept_messages) == (len(document.windows), len(document.turns), 0)
+
     # --- learning ids -----------------------------------------------------------------------------------------------
 
     def learn_turn(self, turn: PlainTurn, id: TurnId) -> None:
@@ -110,8 +126,16 @@ class TwoStores:
         assert (turn is None) == (proof is None), f"{turn} should have started, and {proof} did"
         if turn is not None and proof is not None:
             self.learn_turn(turn, proof.id)
+            self.proved(turn, proof)
+            assert proof.context == proof.found + (turn.input is not None)
+
+    def proved(self, turn: PlainTurn, proof: OpenTurn) -> None:
+        """The proof says where its turn's input stands; it is kept."""
+        messages = turn.session.messages
+        if turn.input in messages:
             assert proof.input.text.split() == turn.words
-            self.proofs[turn] = proof
+            assert proof.input.position == messages.index(turn.input)
+        self.proofs[turn] = proof
 
     def _learn_windows(self, session: PlainSession) -> None:
         if any(window.id is None for window in session.windows):

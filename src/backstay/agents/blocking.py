@@ -3,25 +3,28 @@
 import asyncio
 import contextvars
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
+from backstay.agents.bridge import Bridge
 from backstay.agents.port import AgentTurn
 from backstay.agents.tools import Tool
+from backstay.errors import AgentFailed
 from backstay.model.content import Body, Json
 from backstay.model.ids import SessionId, TurnId, WindowId
 from backstay.model.message import Message
+from backstay.model.reasons import reason_of
+from backstay.model.search import SearchPage
 from backstay.model.turn import Steering
-
-T = TypeVar("T")
 
 
 class BlockingTurn:
     """A turn as an agent on a thread sees it: the same, but it waits instead of awaiting."""
 
     def __init__(self, turn: AgentTurn, loop: asyncio.AbstractEventLoop) -> None:
-        self._turn, self._loop = turn, loop
+        self._turn, self._bridge = turn, Bridge(loop)
 
     @property
     def id(self) -> TurnId:
@@ -48,28 +51,29 @@ class BlockingTurn:
         return self._turn.messages
 
     @property
+    def said(self) -> tuple[Message, ...]:
+        return self._turn.said
+
+    @property
     def cancelled(self) -> bool:
         return self._turn.cancelled
 
     def steering(self) -> tuple[Steering, ...]:
         """Inputs that arrived for this turn since it last asked."""
-        return self._wait(self._turn.steering())
+        return self._bridge.wait(self._turn.steering())
+
+    def search(self, text: str, *, limit: int = 5) -> SearchPage:
+        """Messages of the person's own sessions that match, best first."""
+        return self._bridge.wait(self._turn.search(text, limit=limit))
 
     def call(self, tool: Tool, arguments: Mapping[str, Json]) -> Any:  # Any: whatever JSON the tool returns
         """Run a tool through the ledger."""
-        return self._wait(self._turn.call(tool, arguments))
-
-    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return self._bridge.wait(self._turn.call(tool, arguments))
 
 
 GeneratorFunction = Callable[[BlockingTurn], Iterator[Body]]
 Say = Callable[[Body], None]
 CallbackFunction = Callable[[BlockingTurn, Say], None]
-
-
-class _Stopped(BaseException):
-    """Raised on the agent's thread when nobody listens any more; not an Exception, so that agents let it pass."""
 
 
 class _Word(NamedTuple):
@@ -85,43 +89,60 @@ class _End(NamedTuple):
 
 
 class _Words:
-    """The way from the agent's thread to the loop: one word at a time, so that the thread waits for the disk."""
+    """The way from the agent's threads to the loop: whoever said something goes on once it is kept.
+
+    So a thread waits for the disk, and what it said is not changed by what it does next.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._queue: asyncio.Queue[_Word | _End] = asyncio.Queue(maxsize=1)
-        self._stopped = threading.Event()
+        self._said: asyncio.Queue[_Word | _End] = asyncio.Queue()
+        self._speaking = threading.Lock()
+        self._kept = threading.Semaphore(0)
+        self._waited_for = False
+        self._stopped = False
 
     async def next(self) -> _Word | _End:
-        """The next word, or the end."""
-        return await self._queue.get()
+        """The next word, or the end. To ask for it says that the last one is kept."""
+        if self._waited_for:
+            self._kept.release()
+        word = await self._said.get()
+        self._waited_for = True
+        return word
 
     def stop(self) -> None:
-        """Nobody listens any more; a thread that waits to be heard is let go and finds out at its next word."""
-        self._stopped.set()
-        while not self._queue.empty():
-            self._queue.get_nowait()
+        """Nobody listens any more; a thread that waits to be heard, or says another word, is told so."""
+        self._stopped = True
+        self._kept.release()
 
     def say(self, body: Body) -> None:
-        """Say something; returns once it was taken."""
-        self._put(_Word(body))
+        """Say something; returns once it is kept."""
+        with self._speaking:
+            self._post(_Word(body))
+            self._kept.acquire()
+            self._end_if_stopped()
 
     def take_from(self, work: Callable[[], None]) -> None:
         """Run the agent; on its own thread."""
         try:
             work()
             end = _End(None)
-        except _Stopped:
-            return
         except BaseException as error:  # noqa: BLE001  # it is raised again where the turn is judged
             end = _End(error)
-        if not self._stopped.is_set():
-            self._put(end)
+        with suppress(SystemExit):
+            self._post(end)
 
-    def _put(self, word: _Word | _End) -> None:
-        if self._stopped.is_set():
-            raise _Stopped
-        asyncio.run_coroutine_threadsafe(self._queue.put(word), self.loop).result()
+    def _post(self, word: _Word | _End) -> None:
+        self._end_if_stopped()
+        try:
+            self.loop.call_soon_threadsafe(self._said.put_nowait, word)
+        except RuntimeError:
+            self._stopped = True  # The loop is closed.
+            self._end_if_stopped()
+
+    def _end_if_stopped(self) -> None:
+        if self._stopped:
+            raise SystemExit  # It ends a thread, silently; agents that catch every Exception let it pass.
 
 
 class BlockingAgent:
@@ -162,13 +183,22 @@ class BlockingAgent:
             while isinstance(word := await words.next(), _Word):
                 yield word.body
             if word.error is not None:
-                raise word.error
+                raise _told(word.error)
         finally:
             words.stop()
             self._left.append(thread)
 
     async def aclose(self) -> None:
         """Nothing is held between turns."""
+
+
+def _told(error: BaseException) -> Exception:
+    """What the agent raised, as an error of its turn alone: on a thread nothing else means the loop, or the program."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration | StopAsyncIteration):
+        return error
+    failed = AgentFailed(reason_of(error))
+    failed.__cause__ = error
+    return failed
 
 
 def callback_agent(function: CallbackFunction) -> BlockingAgent:

@@ -4,7 +4,13 @@ from typing import Any
 
 import msgspec
 
-from backstay.model.content import Body, Json, Text, Thought, Usage
+from backstay.errors import AgentFailed
+from backstay.model.content import MOST_INTEGER, Body, Json, Text, Thought, Usage
+from backstay.model.limits import Limits
+
+# A model that is well never wants so much; one that is not would fill the memory.
+MOST_CALLS = 64
+MOST_OF_ARGUMENTS = Limits().message_bytes
 
 
 class FunctionDelta(msgspec.Struct, frozen=True):
@@ -84,6 +90,14 @@ class Draft(msgspec.Struct, kw_only=True):
     id: str
     name: str = ""
     pieces: list[str] = []
+    length: int = 0
+
+    def add(self, piece: str) -> None:
+        """Take more of the arguments, but no more than a call could keep."""
+        self.length += len(piece)
+        if self.length > MOST_OF_ARGUMENTS:
+            raise AgentFailed(f"the model gave {self.name!r} more than {MOST_OF_ARGUMENTS:,} characters of arguments")
+        self.pieces.append(piece)
 
 
 class Completion:
@@ -133,9 +147,9 @@ class Completion:
             return None
         details = self._tally.prompt_tokens_details or Details()
         return Usage(
-            input_tokens=max(0, self._tally.prompt_tokens or 0),
-            output_tokens=max(0, self._tally.completion_tokens or 0),
-            cached_tokens=max(0, details.cached_tokens or 0),
+            input_tokens=_sane(self._tally.prompt_tokens),
+            output_tokens=_sane(self._tally.completion_tokens),
+            cached_tokens=_sane(details.cached_tokens),
             model=self._model,
         )
 
@@ -144,19 +158,26 @@ class Completion:
         function = delta.function or FunctionDelta()
         draft.name = draft.name or function.name or ""
         if isinstance(function.arguments, dict):
-            draft.pieces.append(msgspec.json.encode(function.arguments).decode())
+            draft.add(msgspec.json.encode(function.arguments).decode())
         elif function.arguments:
-            draft.pieces.append(function.arguments)
+            draft.add(function.arguments)
 
     def _draft_of(self, delta: CallDelta) -> Draft:
         """The call that this delta goes on with. Some providers number every call 0, or none; then a new id tells."""
         index = delta.index or 0
         latest = self._latest.get(index)
         if latest is None or (delta.id and latest.id and delta.id != latest.id):
+            if len(self._drafts) == MOST_CALLS:
+                raise AgentFailed(f"the model wanted more than {MOST_CALLS} tools at once; none of them was run")
             latest = self._latest[index] = Draft(id=delta.id or "")
             self._drafts.append(latest)
         latest.id = latest.id or delta.id or ""
         return latest
+
+
+def _sane(count: int | None) -> int:
+    """A number of tokens that there can be."""
+    return min(max(0, count or 0), MOST_INTEGER)
 
 
 def words_of(delta: Delta) -> tuple[str, str]:

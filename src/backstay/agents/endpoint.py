@@ -9,6 +9,7 @@ import httpx2
 import msgspec
 
 from backstay.agents.completion import Chunk
+from backstay.agents.connections import Connections
 from backstay.agents.faults import Answer, Fault, quoted, status_of
 from backstay.agents.sse import EventTooLarge, events
 from backstay.errors import AgentError, AgentFailed, AgentTimedOut, ConfigError
@@ -34,16 +35,11 @@ class Endpoint:
         self._where = url.netloc.decode()
         self._url = url.copy_with(path=url.path.rstrip("/") + "/chat/completions")
         self._connect_timeout, self._read_timeout = connect_timeout, read_timeout
-        self._client = httpx2.AsyncClient(
-            headers=_headers(self._key),
-            timeout=httpx2.Timeout(read_timeout, connect=connect_timeout, pool=None),
-            # Every running turn may have its connection; how many run is for others to decide.
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
-            # Without TLS there is nothing to verify, and certificates take long to load; redirects are not followed.
-            verify=url.scheme == "https",
-            # A model on this machine is never behind the proxy of the environment.
-            trust_env=not _is_loopback(url.host),
-        )
+        # A model on this machine is never behind the proxy of the environment.
+        self._trust_env = not _is_loopback(url.host)
+        # Certificates take long to load, and without TLS there is nothing to verify; redirects are not followed.
+        self._verify = httpx2.create_ssl_context(trust_env=self._trust_env) if url.scheme == "https" else False
+        self._connections = Connections(self._client)
 
     def __repr__(self) -> str:
         return f"Endpoint({str(self._url)!r}, {self._model!r})"
@@ -51,7 +47,10 @@ class Endpoint:
     async def ask(self, body: bytes) -> Chunks:
         """Ask once. The chunks of the answer, or a `Fault`."""
         try:
-            async with self._client.stream("POST", self._url, content=body) as response:
+            async with (
+                self._connections.client() as client,
+                client.stream("POST", self._url, content=body) as response,
+            ):
                 if response.status_code != 200:
                     raise await self._refusal(response)
                 async with aclosing(self._chunks(response)) as chunks:
@@ -61,8 +60,18 @@ class Endpoint:
             raise Fault(self._broken(error), passing=True) from error
 
     async def aclose(self) -> None:
-        """Close every connection."""
-        await self._client.aclose()
+        """Close every connection; whoever asks again opens others."""
+        await self._connections.aclose()
+
+    def _client(self) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(
+            headers=_headers(self._key),
+            timeout=httpx2.Timeout(self._read_timeout, connect=self._connect_timeout, pool=None),
+            # Every running turn may have its connection; how many run is for others to decide.
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+            verify=self._verify,
+            trust_env=self._trust_env,
+        )
 
     async def _chunks(self, response: httpx2.Response) -> Chunks:
         ended = spoke = False

@@ -7,6 +7,7 @@ from backstay.agents.tools import Tool
 from backstay.model.content import Body, Json
 from backstay.model.ids import SessionId, TurnId, WindowId
 from backstay.model.message import Message
+from backstay.model.search import SearchPage
 from backstay.model.turn import Steering
 
 
@@ -44,12 +45,21 @@ class AgentTurn(Protocol):
         ...
 
     @property
+    def said(self) -> tuple[Message, ...]:
+        """What was said in this turn before it was interrupted or compacted; empty in a turn that just begins."""
+        ...
+
+    @property
     def cancelled(self) -> bool:
         """Whether somebody asked for the turn to stop."""
         ...
 
     async def steering(self) -> tuple[Steering, ...]:
         """Inputs that arrived for this turn since it last asked. Taken here, they are part of this turn."""
+        ...
+
+    async def search(self, text: str, *, limit: int = 5) -> SearchPage:
+        """Messages of the person's own sessions that match, best first."""
         ...
 
     async def call(self, tool: Tool, arguments: Mapping[str, Json]) -> Any:  # Any: whatever JSON the tool returns
@@ -70,4 +80,22 @@ class Agent(Protocol):
 
     async def aclose(self) -> None:
         """Let go of whatever the agent holds."""
+        ...
+
+
+@runtime_checkable
+class Loads(Protocol):
+    """A live agent that is told the history once, when it is built, and not with every turn."""
+
+    async def load(self, messages: tuple[Message, ...]) -> None:
+        """Learn what was said before the turn that comes."""
+        ...
+
+
+@runtime_checkable
+class CatchesUp(Protocol):
+    """A live agent that can be told what others added, instead of being built anew."""
+
+    async def catch_up(self, messages: tuple[Message, ...]) -> None:
+        """Learn what others added since this agent last spoke."""
         ...

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from typing import assert_never
 
-from backstay.agents.builtin_tools import calculator, clock
+from backstay.agents.builtin_tools import calculator, clock, search_in
 from backstay.agents.commands import (
     HELP,
     Command,
@@ -48,9 +48,9 @@ class ScriptedAgent:
 
 {HELP}
 
-Tools are the clock, the calculator, and those given: `search` must take a `query`. Payments go to `payments`, a list
-or file. Between two pieces of an answer it waits `pace` seconds, or `slow` ones when asked to be slow, by calling
-`pause`; then it asks for steering, and says so when there was some.
+Tools are the clock, the calculator, a search of the person's own sessions, and those given. Payments go to
+`payments`, a list or file. Between two pieces of an answer it waits `pace` seconds, or `slow` ones when asked to be
+slow, by calling `pause`; then it asks for steering, and says so when there was some.
 """
 
     def __init__(
@@ -123,10 +123,11 @@ or file. Between two pieces of an answer it waits `pace` seconds, or `slow` ones
         yield Text("I have thought about it.\n")
 
     async def _use(self, turn: AgentTurn, name: str, arguments: dict[str, Json]) -> Words:
-        if name in self._tools:
-            yield Text(await _called(turn, self._tools[name], arguments))
+        tools = {"search": search_in(turn), **self._tools}
+        if name in tools:
+            yield Text(await _called(turn, tools[name], arguments))
         else:
-            yield Text(f"I have no tool {name}; there are {', '.join(sorted(self._tools))}.\n")
+            yield Text(f"I have no tool {name}; there are {', '.join(sorted(tools))}.\n")
 
     async def _pay(self, turn: AgentTurn, command: Pay) -> Words:
         if self._payments is None:

@@ -12,3 +12,10 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     schema: int
     sessions: int
     workers: int
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """How many turns run and how many wait."""
+
+    running: int = 0
+    waiting: int = 0

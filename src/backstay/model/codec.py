@@ -11,7 +11,19 @@ from typing import NamedTuple
 import msgspec
 
 from backstay.errors import CorruptRecord, InvalidPayload, TooLarge
-from backstay.model.content import Body, Custom, Json, Part, Text, ToolCall, ToolResult, Usage
+from backstay.model.content import (
+    LEAST_INTEGER,
+    MOST_INTEGER,
+    Body,
+    Custom,
+    Json,
+    Part,
+    Text,
+    Thought,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 from backstay.model.event import EventBody
 from backstay.model.limits import Limits
 
@@ -21,7 +33,8 @@ WORDS = 2
 
 _JSON_FIELDS = frozenset({"arguments", "output", "data"})
 _PLAIN = frozenset({str, bool, int, float, type(None)})
-_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+# The most that JSON makes of one plain character, and of the rest of a body of words.
+_ESCAPED, _AROUND = 6, 64
 
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="deterministic").encode
@@ -101,16 +114,21 @@ def decode_usage(record: str, text: str | None) -> Usage:
         raise CorruptRecord(record, str(error)) from error
 
 
-def check_body(body: Body, limits: Limits) -> None:
-    """Raise unless this streamed body can be stored and read again."""
+def check_body(body: Body, limits: Limits) -> Body:
+    """The body as it will be read again, which nobody can change any more; or a refusal of what cannot be stored."""
+    if _is_a_few_plain_words(body, limits):
+        return body
     text = _written(body, "a body")
     if len(text) > limits.message_bytes:
         raise _too_large("a streamed body", len(text), limits.message_bytes)
     _check_fields(body, limits)
     try:
-        _decode_body(text)
+        checked: Body = _decode_body(text)
     except msgspec.DecodeError as error:
         raise InvalidPayload(f"{type(body).__name__} is malformed: {error}") from error
+    if isinstance(checked, Usage):
+        _check_usage(checked)
+    return checked
 
 
 def content_hash(*values: Json) -> bytes:
@@ -174,6 +192,21 @@ def _check_parts(parts: Sequence[Part], text: str, limits: Limits) -> None:
         raise InvalidPayload(f"content is malformed: {error}") from error
 
 
+def _is_a_few_plain_words(body: Body, limits: Limits) -> bool:
+    """Whether there is nothing to look for: so it is with nearly everything that is ever said."""
+    if type(body) is not Text and type(body) is not Thought:
+        return False
+    words = body.text
+    return type(words) is str and words.isascii() and len(words) * _ESCAPED + _AROUND <= limits.message_bytes
+
+
+def _check_usage(usage: Usage) -> None:
+    """What is reported can be added up: nothing is used less than not at all."""
+    for count in (usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.cost):
+        if not 0 <= count <= (MOST_INTEGER if isinstance(count, int) else math.inf):
+            raise InvalidPayload(f"a usage of {count} cannot be", hint="Report what was used, as a 64-bit number.")
+
+
 def _check_fields(part: Part | Body, limits: Limits) -> None:
     """Fields hold plain values: anything else would be stored as what it is not, as bytes would be as text."""
     if isinstance(part, ToolCall | ToolResult | Custom):
@@ -216,7 +249,7 @@ def _inside(value: Json) -> Iterable[Json]:
         case None | bool() | str():
             return ()
         case int():
-            if not _LEAST <= value <= _MOST:
+            if not LEAST_INTEGER <= value <= MOST_INTEGER:
                 raise InvalidPayload(f"{value} does not fit into 64 bits", hint="Send it as text.")
             return ()
         case float():
@@ -225,6 +258,11 @@ def _inside(value: Json) -> Iterable[Json]:
             return ()
         case _:
             raise InvalidPayload(f"{type(value).__name__} is not a JSON value", hint="Use plain JSON values.")
+
+
+def encode_names(names: Sequence[str]) -> str:
+    """A list of names as stored text."""
+    return _encode(names).decode()
 
 
 def decode_names(record: str, text: str) -> tuple[str, ...]:

@@ -1,11 +1,15 @@
 """What is said: the parts of a message, and the bodies an agent streams."""
 
+import sys
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import msgspec
 
 from backstay.errors import InvalidPayload
+
+# What a count may be on every engine.
+LEAST_INTEGER, MOST_INTEGER = -(1 << 63), (1 << 63) - 1
 
 # Arguments, results and custom data are whatever JSON the caller's tools speak; only their codec looks inside.
 Json = Any
@@ -70,6 +74,16 @@ class Usage(msgspec.Struct, frozen=True, gc=False, tag="usage", omit_defaults=Tr
     cached_tokens: int = 0
     cost: float = 0.0
     model: str | None = None
+
+    def __add__(self, other: "Usage") -> "Usage":
+        """Both together, named after the later one. A sum that no store could hold stays at the most that it can."""
+        return Usage(
+            input_tokens=min(self.input_tokens + other.input_tokens, MOST_INTEGER),
+            output_tokens=min(self.output_tokens + other.output_tokens, MOST_INTEGER),
+            cached_tokens=min(self.cached_tokens + other.cached_tokens, MOST_INTEGER),
+            cost=min(self.cost + other.cost, sys.float_info.max),
+            model=other.model,
+        )
 
 
 Part = Text | Thought | ToolCall | ToolResult | Attachment | Custom

@@ -73,6 +73,12 @@ class TurnEdited(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="t
     parts: tuple[Part, ...]
 
 
+class TurnsReordered(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turns_reordered"):
+    """The turns that wait, in the order they will run now."""
+
+    turns: tuple[TurnId, ...]
+
+
 class TurnStarted(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_started", omit_defaults=True):
     """The turn's input entered the window; `message` is that input, looked up when the event is read."""
 
@@ -172,6 +178,7 @@ EventBody = (
     | WindowOpened
     | TurnSubmitted
     | TurnEdited
+    | TurnsReordered
     | TurnStarted
     | TextDelta
     | ThoughtDelta

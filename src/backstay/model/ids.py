@@ -17,13 +17,22 @@ TurnId = NewType("TurnId", str)
 MessageId = NewType("MessageId", str)
 WorkerId = NewType("WorkerId", str)
 UploadId = NewType("UploadId", str)
+TokenId = NewType("TokenId", str)
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
 # 26 letters hold 130 bits, so the first is 0 to 7; the eleventh holds the UUID's version, the fourteenth its variant.
 _LETTER = "[0-9a-hjkmnp-tv-z]"
 _SHAPE = f"[0-7]{_LETTER}{{9}}[ef]{_LETTER}{{2}}[89abrstv]{_LETTER}{{12}}"
-_NOUNS = {"ses": "session", "win": "window", "trn": "turn", "msg": "message", "wrk": "worker", "upl": "upload"}
+_NOUNS = {
+    "ses": "session",
+    "win": "window",
+    "trn": "turn",
+    "msg": "message",
+    "wrk": "worker",
+    "upl": "upload",
+    "tok": "token",
+}
 _MATCH = {prefix: re.compile(f"{prefix}_{_SHAPE}").fullmatch for prefix in _NOUNS}
 
 _VERSION = 7 << 76
@@ -60,6 +69,9 @@ class IdSource:
 
     def upload(self) -> UploadId:
         return UploadId("upl_" + self._letters())
+
+    def token(self) -> TokenId:
+        return TokenId("tok_" + self._letters())
 
     def _letters(self) -> str:
         with self._lock:
@@ -104,6 +116,11 @@ def check_message_id(text: str) -> MessageId:
 def check_upload_id(text: str) -> UploadId:
     """The same text as an upload id, or `NotFound`."""
     return UploadId(_check(text, "upl"))
+
+
+def check_token_id(text: str) -> TokenId:
+    """The same text as a token id, or `NotFound`."""
+    return TokenId(_check(text, "tok"))
 
 
 def earliest_worker(moment: int) -> WorkerId:

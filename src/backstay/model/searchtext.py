@@ -24,6 +24,10 @@ class SearchTerm(msgspec.Struct, frozen=True, kw_only=True):
     prefix: bool = False
     excluded: bool = False
 
+    def stands_in(self, told: str) -> bool:
+        """Whether it occurs among these words, each of which has a space on both sides."""
+        return f" {' '.join(self.words)}{'' if self.prefix else ' '}" in told
+
 
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What a person looks for: texts with every wanted term and no excluded one."""
@@ -43,6 +47,13 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     def unwanted(self) -> tuple[SearchTerm, ...]:
         """The terms a found text lacks."""
         return tuple(term for term in self.terms if term.excluded)
+
+    def matches(self, text: str) -> bool:
+        """Whether the text has every wanted term and no excluded one."""
+        told = f" {' '.join(words(text))} "
+        return all(term.stands_in(told) for term in self.wanted) and not any(
+            term.stands_in(told) for term in self.unwanted
+        )
 
 
 def segmented(text: str) -> str:

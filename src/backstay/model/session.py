@@ -83,6 +83,16 @@ class SessionFilter(msgspec.Struct, frozen=True, kw_only=True):
     archived: bool | None = None
 
 
+class Filing(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person changes about a session at once; what is unset stays as it is."""
+
+    title: str | msgspec.UnsetType | None = msgspec.UNSET
+    pinned: bool | msgspec.UnsetType = msgspec.UNSET
+    archived: bool | msgspec.UnsetType = msgspec.UNSET
+    add_tags: tuple[str, ...] = ()
+    remove_tags: tuple[str, ...] = ()
+
+
 class Deleted(msgspec.Struct, frozen=True, kw_only=True):
     """What a deletion removed, and what stays because a surviving fork reads it."""
 

@@ -15,6 +15,9 @@ IfBusy = Literal["enqueue", "reject", "steer", "replace", "fork"]
 Approval = Literal["none", "asked", "approved", "denied"]
 Effect = Literal["called", "returned", "unknown"]
 
+# A compaction runs as a turn of its own, under this agent's name: it holds the lease, can be cancelled, and ends once.
+COMPACTOR = "backstay.compactor"
+
 
 class Completed(msgspec.Struct, frozen=True, omit_defaults=True, tag="completed"):
     """The agent said all it had to say."""
@@ -74,7 +77,10 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn that its holder may write: the proof it shows with every write."""
+    """A turn that its holder may write: the proof it shows with every write.
+
+    `found` is the context number that the session had before the turn's own input: what a live agent must know.
+    """
 
     id: TurnId
     session: SessionId
@@ -84,6 +90,7 @@ class OpenTurn(msgspec.Struct, frozen=True, kw_only=True):
     window: WindowId
     holder: WorkerId
     fence: int
+    found: int
     context: int
     event: int
     lease_until: int
@@ -145,8 +152,9 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
-    """An ended turn. `opened` is the next one, under the same lease, if the holder serves it.
+    """An ended turn. `opened` is the next one, or the compaction that was asked for, under the same lease.
 
+    `window`, `length` and `context` are what the session had right after the turn's own messages, before anything else.
     `unbroken` says that nothing but this holder's own writes changed the context since the turn began; `event` is the
     number of the session's last event.
     """
@@ -155,8 +163,17 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     event: int
     messages: tuple[MessageId, ...]
     revision: int
+    window: WindowId
+    length: int
     context: int
     unbroken: bool
+    opened: OpenTurn | None = None
+
+
+class Compacting(msgspec.Struct, frozen=True, kw_only=True):
+    """A compaction under way. `opened` is its proof; None if somebody else compacts, whose turn it then is."""
+
+    turn: Turn
     opened: OpenTurn | None = None
 
 

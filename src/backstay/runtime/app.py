@@ -3,29 +3,39 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
 from backstay.agents.adapters import AgentLike, maker_of
-from backstay.clock import Clock
+from backstay.clock import Clock, SystemClock
 from backstay.errors import ConfigError, Conflict, NotFound, StoreError, StoreUnavailable
 from backstay.model.address import Address
+from backstay.model.codec import check_name
 from backstay.model.event import FeedEvent
+from backstay.model.export import Export, Imported
 from backstay.model.ids import SessionId, TurnId
 from backstay.model.limits import Limits
 from backstay.model.search import SearchPage
 from backstay.model.session import SessionCursor, SessionFilter, SessionPage, Ttl
+from backstay.model.turn import COMPACTOR
+from backstay.runtime.compaction import Compaction
+from backstay.runtime.compactor import Compactor
 from backstay.runtime.crossing import Crossing
 from backstay.runtime.desk import Desk
 from backstay.runtime.follow import follow_all
+from backstay.runtime.owned import Owned
+from backstay.runtime.pool import Pool, Pooling
 from backstay.runtime.pulse import Pulse
 from backstay.runtime.runner import Runner
 from backstay.runtime.session import SessionHandle
 from backstay.runtime.timing import Timing
 from backstay.runtime.titles import Titler, give_title
 from backstay.runtime.turn import TurnHandle
+from backstay.runtime.unscoped import Unscoped
+from backstay.runtime.witness import Witness
 from backstay.store import open_store
 from backstay.store.port import ANY, Store
 from backstay.store.sqlstore import SqlStore
@@ -47,6 +57,8 @@ def open_app(
     lease_seconds: float = 30.0,
     on_interrupt: OnInterrupt = "leave",
     titler: Titler | None = None,
+    compaction: Compaction | None = None,
+    pooling: Pooling | None = None,
     prompt: bool = True,
 ) -> "App":
     """An app on the store at a path or URL, to be used with `async with`.
@@ -54,14 +66,16 @@ def open_app(
     `agent` answers under the name `default`; `agents` are others, by name. Without any, the app accepts and follows
     turns and leaves answering to other processes. With `on_interrupt="resume"`, a turn that this app finds interrupted
     is gone on with, by the same agent, on what was said before; otherwise it is left to a person to retry. A `titler`
-    is asked for a title after the first completed turn of a session that has none.
+    is asked for a title after the first completed turn of a session that has none. With a `compaction`, windows that
+    get too long are compacted; `pooling` says how many live agents are kept between turns.
     """
-    named = {**({} if agent is None else {"default": agent}), **(agents or {})}
-    if agent is not None and agents and "default" in agents:
-        raise ConfigError("two agents are called default", hint="Pass agent=, or agents={'default': …}, not both.")
+    if not lease_seconds > 0:
+        raise ConfigError(f"a lease of {lease_seconds!r} seconds would never hold", hint="Give a positive number.")
+    if on_interrupt not in ("leave", "resume"):
+        raise ConfigError(f"on_interrupt is {on_interrupt!r}", hint="Use 'leave' or 'resume'.")
     return App(
         where,
-        agents=named,
+        agents=_named(agent, agents or {}),
         owner=owner,
         clock=clock,
         limits=limits,
@@ -69,8 +83,20 @@ def open_app(
         lease_seconds=lease_seconds,
         on_interrupt=on_interrupt,
         titler=titler,
+        compaction=compaction,
+        pooling=pooling or Pooling(),
         prompt=prompt,
     )
+
+
+def _named(agent: AgentLike | None, agents: Mapping[str, AgentLike]) -> dict[str, AgentLike]:
+    """All agents by name; one that was given without a name is the default."""
+    if agent is not None and "default" in agents:
+        raise ConfigError("two agents are called default", hint="Pass agent=, or agents={'default': …}, not both.")
+    for name in agents:
+        if check_name("an agent's name", name, Limits().name_bytes) == COMPACTOR:
+            raise ConfigError(f"an agent cannot be called {name!r}", hint="Give it another name.")
+    return {**({} if agent is None else {"default": agent}), **agents}
 
 
 class App:
@@ -88,24 +114,39 @@ class App:
         lease_seconds: float,
         on_interrupt: OnInterrupt,
         titler: Titler | None,
+        compaction: Compaction | None,
+        pooling: Pooling,
         prompt: bool,
     ) -> None:
         self._on_interrupt, self._titler = on_interrupt, titler
+        self._compaction, self._pooling = compaction, pooling
+        # Without a clock the store asks its own, which on a server is the server's.
         self._where, self._clock, self._limits = where, clock, limits
         self._makers = {name: maker_of(agent) for name, agent in agents.items()}
         self._owner, self._timing, self._lease_seconds, self._prompt = owner, timing, lease_seconds, prompt
+        self._entering = False
         self._entered: Desk | None = None
+        self._last: Desk | None = None
         self._left_alone: set[TurnId] = set()
         self._polling: asyncio.Task[None] | None = None
         self._attending: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        store = await asyncio.to_thread(self._open)
+        if self._entering or self._entered is not None:
+            raise ConfigError("the app is open already", hint="Open another one, or close this one first.")
+        self._entering = True
+        try:
+            return await self._enter()
+        finally:
+            self._entering = False
+
+    async def _enter(self) -> Self:
+        store = await self._opened()
         crossing = Crossing(store)
         pulse = Pulse(crossing, self._timing.poll, prompt=self._prompt)
-        runner = Runner(crossing, pulse, self._makers, self._timing, self._lease_seconds)
-        desk = self._entered = Desk(crossing, pulse, runner, self._timing)
+        desk = self._entered = self._last = Desk(crossing, pulse, self._runner(crossing, pulse), self._timing)
+        runner = desk.runner
         titler = self._titler
         if titler is not None:
             runner.on_completed = lambda turn: desk.send_off(give_title(desk, turn, titler), f"title {turn.session}")
@@ -133,6 +174,9 @@ class App:
         However many close it, it is closed once, and all of them wait until it is.
         """
         if self._entered is not None:
+            if self._entered.crossing.forked:
+                return  # It is the parent's to close.
+            self._entered.crossing.refuse_strangers()
             desk, self._entered = self._entered, None
             desk.runner.closing.set()
             self._closing = asyncio.create_task(self._close(desk), name="backstay closing")
@@ -141,7 +185,7 @@ class App:
 
     async def _close(self, desk: Desk) -> None:
         if self._attending is not None:
-            await self._attending
+            await asyncio.gather(self._attending, return_exceptions=True)
         await desk.drain()
         desk.pulse.close()
         if self._polling is not None:
@@ -155,6 +199,7 @@ class App:
     ) -> SessionHandle:
         """The session behind an address, made if need be; or the one with this id; or a new one."""
         desk = self._desk
+        check_name("the agent's name", agent, desk.crossing.store.limits.name_bytes)
         if isinstance(which, Address):
             resolved = await desk.crossing.write(Store.resolve, which, owner=self._owner, ttl=ttl)
             return SessionHandle(desk, resolved.session.id, self._owner, agent)
@@ -163,6 +208,14 @@ class App:
             return SessionHandle(desk, created.id, self._owner, agent)
         found = await desk.crossing.read(desk.crossing.store.session, which, owner=self._owner)
         return SessionHandle(desk, found.id, self._owner, agent)
+
+    async def import_session(self, export: Export) -> Imported:
+        """Take in a session that was exported, by this app or another; the answer says what became of it."""
+        desk = self._desk
+        # On a thread, because a large document is inspected before it is written.
+        imported = await desk.crossing.read(desk.crossing.store.import_session, export, owner=self._owner)
+        desk.pulse.tell(imported.session.id, imported.session.last_event)
+        return imported
 
     async def turn(self, turn: TurnId) -> TurnHandle:
         """A turn that was accepted before, by whatever process."""
@@ -187,16 +240,62 @@ class App:
         async for event in follow_all(self._desk.crossing, self._desk.pulse, self._owner, after):
             yield event
 
+    def owned_by(self, owner: str) -> Owned:
+        """What belongs to somebody else than the app's own owner: for servers, which speak for many."""
+        return Owned(self._desk, owner)
+
+    @property
+    def unscoped(self) -> Unscoped:
+        """What servers ask before they know for whom."""
+        return Unscoped(self._desk)
+
+    def report_to(self, witness: Witness) -> None:
+        """Tell this witness from now on what happens here."""
+        self._desk.crossing.witness = witness
+
     @property
     def abandoned(self) -> int:
-        """How many agents did not stop when they were told to, and were left behind."""
-        return self._desk.runner.abandoned
+        """How many agents, tools and titlers did not stop when they were told to, and were left behind."""
+        return 0 if self._last is None else self._last.abandoned
 
     @property
     def _desk(self) -> Desk:
         if self._entered is None:
             raise StoreUnavailable("the app is not open", hint="Use it inside `async with backstay.open(…) as app:`.")
         return self._entered
+
+    @property
+    def pool(self) -> Pool:
+        """The live agents that are kept between turns: what became of them, and a way to let go of some."""
+        return self._desk.runner.pool
+
+    def _runner(self, crossing: Crossing, pulse: Pulse) -> Runner:
+        clock = self._clock or SystemClock()
+
+        def now() -> float:
+            return clock.boot() / 1000
+
+        grace = self._timing.grace
+        return Runner(
+            crossing,
+            pulse,
+            self._makers,
+            Pool(crossing, self._pooling, grace, now),
+            Compactor(crossing, self._compaction, grace=grace, now=now),
+            timing=self._timing,
+            lease_seconds=self._lease_seconds,
+        )
+
+    async def _opened(self) -> SqlStore:
+        """The store. If the caller is gone by the time it is open, it is closed again."""
+        threads = ThreadPoolExecutor(1, thread_name_prefix="backstay-opening")
+        opening = threads.submit(self._open)
+        threads.shutdown(wait=False)
+        try:
+            return await asyncio.wrap_future(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_again)
+            raise
 
     def _open(self) -> SqlStore:
         store = open_store(self._where, clock=self._clock, limits=self._limits, lease_seconds=self._lease_seconds)
@@ -213,7 +312,8 @@ class App:
                 if self._age(looked) >= self._timing.reap:
                     looked = asyncio.get_running_loop().time()
                     await self._look_after_the_dead(desk)
-                now = desk.crossing.store.version()
+                    desk.runner.pool.expire()
+                now = await desk.crossing.version()
                 if now != version:
                     await self._claim_all(desk)
                     version = now
@@ -252,3 +352,8 @@ class App:
 
     def _age(self, moment: float) -> float:
         return asyncio.get_running_loop().time() - moment
+
+
+def _close_again(opening: "Future[SqlStore]") -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()

@@ -8,11 +8,13 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from backstay.agents.adapters import AgentLike
+from backstay.agents.bridge import Bridge
 from backstay.clock import Clock
 from backstay.errors import StoreUnavailable
 from backstay.model.address import Address
 from backstay.model.content import Content
 from backstay.model.event import Cursor, Event, FeedEvent
+from backstay.model.export import Export, Imported
 from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
 from backstay.model.limits import Limits
 from backstay.model.message import Message, NewMessage
@@ -21,6 +23,8 @@ from backstay.model.session import Deleted, Session, SessionCursor, SessionFilte
 from backstay.model.turn import Call, IfBusy, Outcome, Recorded, Turn
 from backstay.model.window import Moved, Window
 from backstay.runtime.app import App, OnInterrupt, open_app
+from backstay.runtime.compaction import Compaction
+from backstay.runtime.pool import Pool, Pooling
 from backstay.runtime.session import SessionHandle
 from backstay.runtime.timing import Timing
 from backstay.runtime.titles import Titler
@@ -36,6 +40,7 @@ class Portal:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self._bridge = Bridge(self._loop)
         self._closed = False
         self._thread = threading.Thread(target=self._loop.run_forever, name="backstay-loop", daemon=True)
         self._thread.start()
@@ -45,12 +50,12 @@ class Portal:
         if self._closed:
             work.close()
             raise StoreUnavailable("the app is closed", hint="Open it again.")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        return self._bridge.wait(work)
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a child of the process that opened it: there is nothing here to wait for, nor to close."""
+        return self._bridge.forked
 
     def each(self, items: AsyncIterator[T]) -> Iterator[T]:
         """What an async iterator gives, one by one."""
@@ -61,13 +66,13 @@ class Portal:
                 except StopAsyncIteration:
                     return
         finally:
-            # A closed portal has ended everything that was under way in it.
-            if not self._closed:
+            # A closed portal has ended everything that was under way in it; a forked one never began anything.
+            if not (self._closed or self.forked):
                 self.wait(_close(items))
 
     def close(self) -> None:
         """End what is under way, then stop the loop and its thread."""
-        if self._closed:
+        if self._closed or self.forked:
             return
         stubborn = self.wait(self._end_all())
         self._closed = True
@@ -111,6 +116,8 @@ def open_blocking(
     lease_seconds: float = 30.0,
     on_interrupt: OnInterrupt = "leave",
     titler: Titler | None = None,
+    compaction: Compaction | None = None,
+    pooling: Pooling | None = None,
     prompt: bool = True,
 ) -> "BlockingApp":
     """The app of `backstay.open`, to be used with a plain `with`."""
@@ -125,6 +132,8 @@ def open_blocking(
         lease_seconds=lease_seconds,
         on_interrupt=on_interrupt,
         titler=titler,
+        compaction=compaction,
+        pooling=pooling,
         prompt=prompt,
     )
     return BlockingApp(app)
@@ -151,7 +160,7 @@ class BlockingApp:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         portal, self._opened = self._opened, None
-        if portal is not None:
+        if portal is not None and not portal.forked:
             portal.wait(self._app.close())
             portal.close()
 
@@ -162,6 +171,11 @@ class BlockingApp:
                 "the app is not open", hint="Use it inside `with backstay.open_blocking(…) as app:`."
             )
         return self._opened
+
+    @property
+    def pool(self) -> Pool:
+        """The live agents that are kept between turns."""
+        return self._app.pool
 
     @property
     def abandoned(self) -> int:
@@ -177,6 +191,10 @@ class BlockingApp:
     ) -> "BlockingSession":
         """The session behind an address, made if need be; or the one with this id; or a new one."""
         return BlockingSession(self._portal, self._portal.wait(self._app.session(which, ttl=ttl, agent=agent)))
+
+    def import_session(self, export: Export) -> Imported:
+        """Take in a session that was exported."""
+        return self._portal.wait(self._app.import_session(export))
 
     def sessions(
         self, filter: SessionFilter = ANY, *, after: SessionCursor | None = None, limit: int = 50
@@ -291,15 +309,26 @@ class BlockingSession:
             self._session.record(messages, request_id=request_id, if_busy=if_busy, expect_revision=expect_revision)
         )
 
-    def retry(self, *, agent: str | None = None, request_id: str | None = None) -> BlockingTurn:
+    def retry(
+        self, *, agent: str | None = None, request_id: str | None = None, expect_revision: int | None = None
+    ) -> BlockingTurn:
         """Have the last input answered again."""
-        return BlockingTurn(self._portal, self._portal.wait(self._session.retry(agent=agent, request_id=request_id)))
+        retried = self._session.retry(agent=agent, request_id=request_id, expect_revision=expect_revision)
+        return BlockingTurn(self._portal, self._portal.wait(retried))
 
     def edit(
-        self, message: MessageId, content: Content, *, agent: str | None = None, request_id: str | None = None
+        self,
+        message: MessageId,
+        content: Content,
+        *,
+        agent: str | None = None,
+        request_id: str | None = None,
+        expect_revision: int | None = None,
     ) -> BlockingTurn:
         """Say something else in place of an earlier message."""
-        edited = self._session.edit(message, content, agent=agent, request_id=request_id)
+        edited = self._session.edit(
+            message, content, agent=agent, request_id=request_id, expect_revision=expect_revision
+        )
         return BlockingTurn(self._portal, self._portal.wait(edited))
 
     def turn(self, turn: TurnId) -> BlockingTurn:
@@ -322,6 +351,10 @@ class BlockingSession:
         """All windows, oldest first."""
         return self._portal.wait(self._session.lineage())
 
+    def export(self) -> Export:
+        """All that is known of it, as a document that any app can import."""
+        return self._portal.wait(self._session.export())
+
     def follow(self, after: Cursor | int = 0) -> Iterator[Event]:
         """The session's story, then live."""
         return self._portal.each(self._session.follow(after))
@@ -333,6 +366,10 @@ class BlockingSession:
     def redo(self, *, expect_revision: int | None = None) -> Moved:
         """Bring back what the last undo took."""
         return self._portal.wait(self._session.redo(expect_revision=expect_revision))
+
+    def compact(self, *, keep: int | None = None, focus: str = "") -> Window:
+        """Have everything but the last `keep` tokens summarised; the window to read."""
+        return self._portal.wait(self._session.compact(keep=keep, focus=focus))
 
     def fork(self, at: MessageId | None = None) -> "BlockingSession":
         """A new session from the ended turns of this one."""

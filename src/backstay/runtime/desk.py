@@ -2,16 +2,25 @@
 
 import asyncio
 import contextvars
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from backstay.model.turn import Accepted, OpenTurn
+from backstay.model.ids import SessionId
+from backstay.model.turn import Accepted, Compacting, OpenTurn
+from backstay.runtime.compaction import Wish
 from backstay.runtime.crossing import Crossing
 from backstay.runtime.pulse import Pulse
 from backstay.runtime.runner import Runner
 from backstay.runtime.timing import Timing
+from backstay.store.port import Store
 
 T = TypeVar("T")
+
+log = logging.getLogger("backstay.runtime")
+
+# Whatever listens has stopped by then.
+_STOPPING_SECONDS = 2.0
 
 
 class Desk:
@@ -21,6 +30,12 @@ class Desk:
         self.crossing, self.pulse, self.runner, self.timing = crossing, pulse, runner, timing
         self._turns: set[asyncio.Task[Any]] = set()
         self._errands: set[asyncio.Task[Any]] = set()
+        self._deaf = 0
+
+    @property
+    def abandoned(self) -> int:
+        """How many agents, tools and errands did not stop when they were told to, and were left behind."""
+        return self.runner.abandoned + self._deaf
 
     def start(self, opened: OpenTurn) -> None:
         """Run a turn that was opened for this process, in a task of its own."""
@@ -32,7 +47,14 @@ class Desk:
 
     async def accept(self, submitting: Callable[[], Awaitable[Accepted]]) -> Accepted:
         """Have something accepted and start what was opened by it; not even a cancelled caller comes between."""
+        self.crossing.refuse_strangers()
         task = _keep(self._turns, self._accept(submitting), "accept")
+        return await asyncio.shield(task)
+
+    async def compact(self, session: SessionId, owner: str, wish: Wish) -> Compacting:
+        """Open a compaction and run it here, or learn which one runs already."""
+        self.crossing.refuse_strangers()
+        task = _keep(self._turns, self._compact(session, owner, wish), "compact")
         return await asyncio.shield(task)
 
     async def drain(self) -> None:
@@ -41,9 +63,17 @@ class Desk:
             await asyncio.wait(self._turns)
         if self._errands:
             _, late = await asyncio.wait(self._errands, timeout=self.timing.grace)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+            await self._stop(late)
+
+    async def _stop(self, late: "set[asyncio.Task[Any]]") -> None:
+        """Stop these errands. One that will not stop is left behind: it can write nothing once the app is closed."""
+        for task in late:
+            task.cancel()
+        if late:
+            _, deaf = await asyncio.wait(late, timeout=_STOPPING_SECONDS)
+            self._deaf += len(deaf)
+            for task in deaf:
+                log.warning("errand does not stop and is left behind", extra={"task": task.get_name()})
 
     async def _accept(self, submitting: Callable[[], Awaitable[Accepted]]) -> Accepted:
         accepted = await submitting()
@@ -51,6 +81,13 @@ class Desk:
         if accepted.opened is not None:
             self.start(accepted.opened)
         return accepted
+
+    async def _compact(self, session: SessionId, owner: str, wish: Wish) -> Compacting:
+        compacting = await self.crossing.write(Store.compact, session, owner=owner)
+        if compacting.opened is not None:
+            self.runner.compactor.wish(compacting.opened.id, wish)
+            self.start(compacting.opened)
+        return compacting
 
 
 def _keep(tasks: "set[asyncio.Task[Any]]", work: Coroutine[Any, Any, T], name: str) -> "asyncio.Task[T]":

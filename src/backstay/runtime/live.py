@@ -5,10 +5,14 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
 from backstay.agents.tools import MayHaveRun, Tool, ToolFailed
-from backstay.errors import LeaseLost, Rejected, StoreError
+from backstay.errors import InvalidPayload, LeaseLost, Rejected, StoreError
+from backstay.model.codec import check_body
 from backstay.model.content import Json, ToolCall, ToolResult
 from backstay.model.ids import SessionId, TurnId, WindowId
 from backstay.model.message import Message
+from backstay.model.projection import readable
+from backstay.model.reasons import reason_of
+from backstay.model.search import SearchPage
 from backstay.model.turn import Approval, OpenTurn, Steering
 from backstay.runtime.crossing import Crossing
 from backstay.runtime.ledger import Ledger, Line
@@ -28,15 +32,19 @@ class LiveTurn:
         crossing: Crossing,
         pulse: Pulse,
         workshop: Workshop,
-        *,
-        messages: tuple[Message, ...],
-        ledger: Ledger,
     ) -> None:
         self._recorder, self._crossing, self._pulse = recorder, crossing, pulse
-        self._workshop, self._ledger = workshop, ledger
+        self._workshop, self._ledger = workshop, Ledger()
         self._opened: OpenTurn = recorder.proof
         self._calls = 0
-        self.messages = messages
+        self._under_way: set[asyncio.Task[Any] | None] = set()
+        self._messages: tuple[Message, ...] | None = None
+        self.began = recorder.proof.event
+        self._said: tuple[Message, ...] = ()
+
+    def show(self, messages: tuple[Message, ...], said: tuple[Message, ...], ledger: Ledger) -> None:
+        """Let the agent read this history, and what this turn said and called before, if it goes on."""
+        self._messages, self._said, self._ledger = messages, said, ledger
 
     @property
     def id(self) -> TurnId:
@@ -51,8 +59,32 @@ class LiveTurn:
         return self._opened.owner
 
     @property
+    def agent(self) -> str | None:
+        """The name of the agent that answers it."""
+        return self._opened.agent
+
+    @property
     def input(self) -> Message:
-        return self._opened.input
+        return self._recorder.proof.input
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        if self._messages is None:
+            # A live agent that was told the history once, and asks for it all the same.
+            page = self._crossing.store.messages(
+                self.session, owner=self.owner, window=self.window, before=self.input.position + 1
+            )
+            self._messages = readable(page.messages)
+        return self._messages
+
+    @property
+    def shown(self) -> tuple[Message, ...] | None:
+        """The history, if anybody has read it yet."""
+        return self._messages
+
+    @property
+    def said(self) -> tuple[Message, ...]:
+        return self._said
 
     @property
     def window(self) -> WindowId:
@@ -65,17 +97,46 @@ class LiveTurn:
     async def steering(self) -> tuple[Steering, ...]:
         return await self._recorder.steering()
 
+    async def search(self, text: str, *, limit: int = 5) -> SearchPage:
+        return await self._crossing.read(self._crossing.store.search, text, owner=self.owner, limit=limit)
+
+    async def quiet(self, seconds: float) -> None:
+        """Wait until nobody is in the middle of a call any more: a turn that is over leaves no task behind."""
+        others = {task for task in self._under_way if task is not None and not task.done()}
+        if others:
+            await asyncio.wait(others, timeout=seconds)
+
     async def call(self, tool: Tool, arguments: Mapping[str, Json]) -> Any:  # Any: whatever JSON the tool returns
-        earlier = self._ledger.recall(tool.name, dict(arguments))
+        task = asyncio.current_task()
+        self._under_way.add(task)
+        try:
+            return await self._call(tool, arguments)
+        finally:
+            self._under_way.discard(task)
+
+    async def _call(self, tool: Tool, arguments: Mapping[str, Json]) -> Any:  # Any: whatever JSON the tool returns
+        arguments = self._frozen(tool, arguments)
+        earlier = self._ledger.recall(tool.name, arguments)
         if earlier is not None and earlier.result is not None:
             return _remembered(tool, earlier.result)
-        if earlier is not None and not earlier.never_ran and not tool.idempotent:
+        if earlier is not None and self._may_have_run(earlier, tool):
             raise MayHaveRun(f"{tool.name} was interrupted; it is not known whether it ran")
-        call, key = await self._intend(tool, dict(arguments), earlier)
+        call, key = await self._intend(tool, arguments, earlier)
         if tool.approval and await self._decision(call) == "denied":
             await self._return(ToolResult(call, "denied by a person", error=True))
             raise ToolFailed(f"{tool.name} was denied by a person", hint="Tell the person, or find another way.")
         return await self._use(tool, arguments, call, key)
+
+    def _frozen(self, tool: Tool, arguments: Mapping[str, Json]) -> dict[str, Json]:
+        """The arguments as they are now: what is written down is what the tool gets, whatever becomes of theirs."""
+        if not isinstance(arguments, Mapping):
+            raise InvalidPayload(f"the arguments of {tool.name} are {arguments!r}", hint="Pass a mapping.")
+        call = check_body(ToolCall("call", tool.name, dict(arguments)), self._crossing.store.limits)
+        return dict(call.arguments) if isinstance(call, ToolCall) else {}
+
+    def _may_have_run(self, earlier: Line, tool: Tool) -> bool:
+        """Whether a call without a result must not be made again: it ran, perhaps, and would do it twice."""
+        return earlier.call.turn == self.id or not (earlier.never_ran or tool.idempotent)
 
     async def _intend(self, tool: Tool, arguments: dict[str, Json], earlier: Line | None) -> tuple[str, str]:
         """Write down that the tool is about to run; the id of the call, and its key."""
@@ -92,9 +153,9 @@ class LiveTurn:
             await self._return(ToolResult(call, output))
         except (LeaseLost, StoreError, TurnOver, asyncio.CancelledError):
             raise
-        except (Exception, SystemExit) as error:
-            raised = error.__cause__ if isinstance(error, ToolExited) else error
-            reason = f"{type(raised).__name__}: {raised}"
+        except Exception as error:
+            raised = error.__cause__ if isinstance(error, ToolExited) and error.__cause__ is not None else error
+            reason = reason_of(raised)
             if isinstance(error, Rejected):
                 reason = f"it returned something that is no JSON ({error})"
             await self._return(ToolResult(call, reason, error=True))

@@ -10,13 +10,15 @@ from backstay.runtime.crossing import Crossing
 
 
 class Watch:
-    """Somebody's interest in one session."""
+    """Somebody's interest in one session; in all of it, or without haste for the words of a running turn."""
 
-    def __init__(self, session: SessionId, owner: str) -> None:
-        self.session, self.owner = session, owner
+    def __init__(
+        self, session: SessionId, owner: str, *, words: bool = True, news: asyncio.Event | None = None
+    ) -> None:
+        self.session, self.owner, self.words = session, owner, words
         self._head = 0
         self._closed = False
-        self._news = asyncio.Event()
+        self._news = news or asyncio.Event()
 
     @property
     def head(self) -> int:
@@ -55,12 +57,19 @@ class Pulse:
         self._beats: set[asyncio.Event] = set()
         self._somebody = asyncio.Event()
         self._version = -1
+        self.beats = 0
         self.closed = False
 
     @contextmanager
-    def watch(self, session: SessionId, owner: str) -> Iterator[Watch]:
-        """Be woken for this session inside the block."""
-        watch = Watch(session, owner)
+    def watch(
+        self, session: SessionId, owner: str, *, words: bool = True, news: asyncio.Event | None = None
+    ) -> Iterator[Watch]:
+        """Be woken for this session inside the block; without `words`, not at once for each that its agent says.
+
+        Who watches several sessions hands in one event for the news of all of them.
+        """
+        self._crossing.refuse_strangers()
+        watch = Watch(session, owner, words=words, news=news)
         if self.closed:
             watch.close()
         self._watches.setdefault(session, set()).add(watch)
@@ -75,9 +84,10 @@ class Pulse:
                 del self._watches[session]
 
     @contextmanager
-    def listen(self) -> Iterator[asyncio.Event]:
+    def listen(self, beat: asyncio.Event | None = None) -> Iterator[asyncio.Event]:
         """Inside the block, an event that is set whenever anything was written anywhere, and when the app closes."""
-        beat = asyncio.Event()
+        self._crossing.refuse_strangers()
+        beat = beat or asyncio.Event()
         self._beats.add(beat)
         self._somebody.set()
         try:
@@ -85,12 +95,13 @@ class Pulse:
         finally:
             self._beats.discard(beat)
 
-    def tell(self, session: SessionId, head: int) -> None:
-        """This process has just written an event."""
+    def tell(self, session: SessionId, head: int, *, words: bool = False) -> None:
+        """This process has just written an event; perhaps nothing but words of a turn that goes on."""
         if self._prompt:
             self._beat()
             for watch in self._watches.get(session, ()):
-                watch.tell(head)
+                if watch.words or not words:
+                    watch.tell(head)
 
     def close(self) -> None:
         """Let everybody go who waits."""
@@ -111,10 +122,11 @@ class Pulse:
 
     async def _look(self) -> None:
         try:
-            version = self._crossing.store.version()
+            version = await self._crossing.version()
             if version == self._version:
                 return
-            watched = [(watch.session, watch.owner) for group in self._watches.values() for watch in group]
+            # However many watch a session, it is looked up once.
+            watched = {(watch.session, watch.owner) for group in self._watches.values() for watch in group}
             heads = await self._crossing.read(self._crossing.store.heads, watched)
         except StoreError:
             return  # Whoever follows meets the fault at its own next read and reports it.
@@ -125,5 +137,6 @@ class Pulse:
                 watch.tell(head)
 
     def _beat(self) -> None:
+        self.beats += 1
         for beat in self._beats:
             beat.set()

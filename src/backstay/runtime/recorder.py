@@ -7,8 +7,10 @@ from typing import TypeVar
 
 from backstay.errors import BackstayError, InvalidPayload, LeaseLost, Rejected, StoreFull, StoreUnavailable
 from backstay.model.codec import check_body
-from backstay.model.content import BODIES, Body, Text, Thought, ToolCall
-from backstay.model.turn import Checkpointed, Mail, OpenTurn, Steering
+from backstay.model.content import BODIES, Body, Text, Thought, ToolCall, Usage
+from backstay.model.ids import WindowId
+from backstay.model.message import NewMessage
+from backstay.model.turn import Checkpointed, Mail, OpenTurn, Rotated, Steering
 from backstay.runtime.buffer import Buffer
 from backstay.runtime.crossing import Crossing
 from backstay.runtime.pulse import Pulse
@@ -39,6 +41,14 @@ class _Wanted:
             self.answer.set_result(answer)
 
 
+class _Rotation:
+    """Somebody waits until the next window is open."""
+
+    def __init__(self, summary: Sequence[NewMessage], parent: WindowId, keep_from: int) -> None:
+        self.summary, self.parent, self.keep_from = summary, parent, keep_from
+        self.answer: asyncio.Future[Rotated] = asyncio.get_running_loop().create_future()
+
+
 class Recorder:
     """Writes for one running turn, one write after another, each with the proof the one before returned.
 
@@ -48,15 +58,19 @@ class Recorder:
     def __init__(self, crossing: Crossing, pulse: Pulse, turn: OpenTurn, timing: Timing, lease_seconds: float) -> None:
         self.proof = turn
         self.spoken = False
+        self.usage = Usage()
+        self.said_bytes = 0
         self.cancel_asked = asyncio.Event()
         self.over = asyncio.Event()
         self.last_word = asyncio.get_running_loop().time()
         self._crossing, self._pulse, self._timing = crossing, pulse, timing
         self._lease_seconds = lease_seconds
-        self._last_write = self.last_word
+        # When the last write began that was answered, and when the one under way did.
+        self._last_write = self._began = self.last_word
         self._buffer = Buffer(timing.flush_bytes)
         self._oldest = 0.0
         self._wanted: list[_Wanted] = []
+        self._rotations: list[_Rotation] = []
         self._keys: dict[str, str] = {}
         self._repeats: dict[str, int] = {}
         self._steering: list[Steering] = []
@@ -87,14 +101,19 @@ class Recorder:
             )
         if self.over.is_set():
             raise TurnOver(f"{self.proof.id} has ended")
-        check_body(body, self._crossing.store.limits)
+        # What was checked is what is kept: the agent may change the lists and mappings that it said.
+        body = check_body(body, self._crossing.store.limits)
         now = self.last_word = asyncio.get_running_loop().time()
         if isinstance(body, Text | Thought) and not body.text:
             return  # A sign of life, and nothing to store.
-        if not self._buffer.bytes:
+        before = self._buffer.bytes
+        if not before:
             self._oldest = now
             self._wake.set()
         self._buffer.add(body)
+        self.said_bytes += self._buffer.bytes - before
+        if isinstance(body, Usage):
+            self.usage = body
         self.spoken = True
         if self._buffer.bytes >= self._timing.flush_bytes:
             self._wake.set()
@@ -133,6 +152,15 @@ class Recorder:
         self._wake.set()
         return await wanted.answer
 
+    async def rotate(self, summary: Sequence[NewMessage], *, parent: WindowId, keep_from: int) -> Rotated:
+        """Open the session's next window in this turn's name, once everything said before is stored."""
+        if self.over.is_set():
+            raise TurnOver(f"{self.proof.id} has ended")
+        wanted = _Rotation(summary, parent, keep_from)
+        self._rotations.append(wanted)
+        self._wake.set()
+        return await wanted.answer
+
     # --- the writing side -------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -142,6 +170,8 @@ class Recorder:
                 await self._until_due()
                 if self._buffer.bytes or self._wanted:
                     await self._checkpoint()
+                elif self._rotations:
+                    await self._rotate(self._rotations.pop(0))
                 elif self._in_doubt or self._lease_is_old():
                     await self._renew()
         finally:
@@ -155,6 +185,8 @@ class Recorder:
                 seen = max(seen, self.proof.event)
                 await watch.beyond(seen)
                 seen = watch.head
+                if seen <= self.proof.event:
+                    continue  # Our own write, whose answer brought the mail.
                 try:
                     self._deliver(await self._crossing.read(self._crossing.store.mail, self.proof))
                 except (LeaseLost, StoreUnavailable):
@@ -168,17 +200,30 @@ class Recorder:
         self._room.set()
         for one in self._wanted:
             one.settle(TurnOver(f"{self.proof.id} has ended"))
-        self._wanted = []
+        for rotation in self._rotations:
+            rotation.answer.cancel()
+        self._wanted, self._rotations = [], []
 
     async def insist(self, write: Callable[[], Awaitable[T]]) -> T:
-        """Write, again and again while the disk is full, taken or away, as long as the lease allows."""
+        """Write, again and again while the store is full, taken or away, as long as the lease allows.
+
+        A holder that hears nothing stops while its lease still holds: when it lapses, somebody else may speak.
+        """
         while True:
+            self._began = asyncio.get_running_loop().time()
             try:
-                return await write()
+                async with asyncio.timeout(max(self._left(), self._timing.retry)):
+                    return await write()
+            except TimeoutError:
+                raise StoreUnavailable(f"{self.proof.session} could not be written before its lease ends") from None
             except (StoreFull, StoreUnavailable):
-                if self._age(self._last_write) >= self._lease_seconds:
+                if self._left() <= 0:
                     raise
                 await asyncio.sleep(self._timing.retry)
+
+    def _left(self) -> float:
+        """For how long we may go on without an answer; counted from when the last write that was answered began."""
+        return self._lease_seconds * 2 / 3 - self._age(self._last_write)
 
     def rest(self) -> Sequence[Body]:
         """What was said and not written yet."""
@@ -196,7 +241,7 @@ class Recorder:
                 continue
 
     def _due(self) -> bool:
-        if self._wanted or self._in_doubt or self._lease_is_old():
+        if self._wanted or self._rotations or self._in_doubt or self._lease_is_old():
             return True
         if not self._buffer.bytes:
             return False
@@ -246,6 +291,30 @@ class Recorder:
             )
         )
 
+    async def _rotate(self, wanted: _Rotation) -> None:
+        try:
+            rotated = await self.insist(
+                lambda: self._crossing.write(
+                    Store.rotate,
+                    self.proof.session,
+                    wanted.summary,
+                    owner=self.proof.owner,
+                    parent=wanted.parent,
+                    keep_from=wanted.keep_from,
+                    turn=self.proof,
+                )
+            )
+        except Rejected as error:
+            # The summary is no good; the turn itself can go on.
+            if not wanted.answer.done():
+                wanted.answer.set_exception(error)
+        else:
+            self.proof = rotated.open or self.proof
+            if not wanted.answer.done():
+                wanted.answer.set_result(rotated)
+        finally:
+            wanted.answer.cancel()
+
     async def _renew(self) -> None:
         answer = await self.insist(lambda: self._crossing.write(Store.renew, self.proof))
         self._written(answer.open, answer.mail)
@@ -256,10 +325,10 @@ class Recorder:
         self._written(answer.open, answer.mail)
 
     def _written(self, proof: OpenTurn, mail: Mail) -> None:
-        self._last_write = asyncio.get_running_loop().time()
+        self._last_write = self._began
         self._in_doubt = False
         self.proof = proof
-        self._pulse.tell(proof.session, proof.event)
+        self._pulse.tell(proof.session, proof.event, words=True)
         self._deliver(mail)
 
     def _deliver(self, mail: Mail) -> None:

@@ -2,37 +2,49 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from backstay.agents.adapters import Maker
-from backstay.agents.port import Agent
-from backstay.errors import AgentFailed, BackstayError, LeaseLost, Rejected, StoreError
-from backstay.model.content import Body
-from backstay.model.projection import readable
-from backstay.model.turn import Cancelled, Completed, Failed, Interrupted, OpenTurn, Outcome
-from backstay.runtime import context
+from backstay.errors import BackstayError, LeaseLost, Rejected, StoreError
+from backstay.model.reasons import reason_of
+from backstay.model.turn import COMPACTOR, Cancelled, Completed, Failed, Finished, Interrupted, OpenTurn, Outcome
+from backstay.runtime.compactor import Compactor
 from backstay.runtime.crossing import Crossing
-from backstay.runtime.ledger import Ledger
 from backstay.runtime.live import LiveTurn
+from backstay.runtime.pool import Pool, close_agent
 from backstay.runtime.pulse import Pulse
 from backstay.runtime.recorder import Recorder
+from backstay.runtime.speaker import Speaker
 from backstay.runtime.timing import Timing
 from backstay.runtime.workshop import Workshop
 from backstay.store.port import Store
 
 log = logging.getLogger("backstay.runtime")
 
+_ASKED = Cancelled("somebody asked for it to stop")
+
 
 class Runner:
     """Runs turns for the agents it was given."""
 
     def __init__(
-        self, crossing: Crossing, pulse: Pulse, agents: Mapping[str, Maker], timing: Timing, lease_seconds: float
+        self,
+        crossing: Crossing,
+        pulse: Pulse,
+        agents: Mapping[str, Maker],
+        pool: Pool,
+        compactor: Compactor,
+        *,
+        timing: Timing,
+        lease_seconds: float,
     ) -> None:
         self._crossing, self._pulse, self._agents = crossing, pulse, agents
         self._timing, self._lease_seconds = timing, lease_seconds
         self._workshop = Workshop()
         self._stubborn = 0
+        self._speaker = Speaker(crossing, agents, pool, compactor)
+        self.pool, self.compactor = pool, compactor
         self.closing = asyncio.Event()
         self.on_completed: Callable[[OpenTurn], None] | None = None
 
@@ -54,95 +66,62 @@ class Runner:
             following = await self._run_one(following)
 
     async def aclose(self) -> None:
-        """Close the agents that served every turn."""
+        """Close the agents, those that live and those that served every turn."""
+        await self.pool.aclose()
+        await self.compactor.aclose()
         for name, maker in self._agents.items():
             if maker.shared is not None:
-                await self._close(maker.shared, name)
+                await close_agent(maker.shared, name, self._timing.grace)
 
     async def _run_one(self, opened: OpenTurn) -> OpenTurn | None:
+        self._crossing.witness.started(opened)
         recorder = Recorder(self._crossing, self._pulse, opened, self._timing, self._lease_seconds)
+        turn = LiveTurn(recorder, self._crossing, self._pulse, self._workshop)
         writing = asyncio.create_task(recorder.run(), name=f"write {opened.id}")
         mail = asyncio.create_task(recorder.read_mail(), name=f"mail of {opened.id}")
-        speaking = asyncio.create_task(self._speak(opened, recorder), name=f"speak {opened.id}")
-        outcome: Outcome | None = Interrupted("the program was stopped")
+        speaking = asyncio.create_task(self._speaker.speak(turn, recorder), name=f"speak {opened.id}")
+        finished: Finished | None = None
+        stubborn = False
         try:
-            outcome = await self._judge(recorder, writing, speaking)
-        except Exception:
-            log.exception("turn could not be judged", extra={"turn": opened.id})
-            outcome = Failed("something went wrong in the runtime; its log says what")
-        finally:
-            await self._quieten(speaking)
+            outcome = await self._judged(recorder, writing, speaking)
+            stubborn = await self._quieten(speaking)
             await self._quieten(mail)
             recorder.stop()
-        refused = await self._last_write(writing)
-        if outcome is None or (refused is not None and not isinstance(refused, Rejected)):
-            return None
-        if refused is not None and isinstance(outcome, Completed):
-            outcome = Failed(_reason(refused))
-        return await self._finish(recorder, outcome)
+            await turn.quiet(self._timing.grace)
+            refused = await self._last_write(writing)
+            if outcome is not None and (refused is None or isinstance(refused, Rejected)):
+                if refused is not None and isinstance(outcome, Completed):
+                    outcome = Failed(reason_of(refused))
+                finished = await self._finish(turn, recorder, outcome)
+        finally:
+            self._return_agent(opened, finished, stubborn=stubborn)
+            self._crossing.witness.ended(opened, None if finished is None else finished.turn.outcome)
+        return None if finished is None else finished.opened
 
-    # --- the agent --------------------------------------------------------------------------------------------------
-
-    async def _speak(self, opened: OpenTurn, recorder: Recorder) -> None:
-        """Let the agent answer. Everything it starts inherits the turn."""
-        context.enter(turn := await self._live(opened, recorder))
-        maker = self._agents.get(opened.agent or "")
-        if maker is None:
-            raise AgentFailed(f"no agent called {opened.agent!r} is served here")
-        try:
-            agent = maker.make()
-            try:
-                await self._listen(agent.stream(turn), recorder)
-            finally:
-                if maker.shared is None:
-                    await self._close(agent, opened.agent or "")
-        except SystemExit as error:
-            # It would end the whole program, and every other turn with it.
-            raise AgentFailed(f"SystemExit: {error}") from error
-
-    async def _live(self, opened: OpenTurn, recorder: Recorder) -> LiveTurn:
-        store = self._crossing.store
-        page = await self._crossing.read(store.messages, opened.session, owner=opened.owner)
-        ledger = Ledger()
-        if opened.root != opened.id:
-            calls = await self._crossing.read(store.ledger, opened.root, owner=opened.owner)
-            ledger = Ledger(calls, page.messages)
-        return LiveTurn(
-            recorder,
-            self._crossing,
-            self._pulse,
-            self._workshop,
-            messages=readable(page.messages),
-            ledger=ledger,
-        )
-
-    async def _listen(self, words: AsyncIterator[Body], recorder: Recorder) -> None:
-        if not isinstance(words, AsyncIterator):
-            if isinstance(words, Coroutine):
-                words.close()
-            raise AgentFailed(
-                "stream() gave no async iterator", hint="Write it as an async generator: `async def` with `yield`."
-            )
-        try:
-            async for body in words:
-                await recorder.put(body)
-        except GeneratorExit:
-            raise  # The loop is gone, and with it every way to close anything.
-        except BaseException:
-            await _close_words(words)
-            raise
-        await _close_words(words)
-
-    async def _close(self, agent: Agent, name: str) -> None:
-        try:
-            await asyncio.wait_for(agent.aclose(), self._timing.grace)
-        except Exception:
-            log.warning("agent could not be closed", extra={"agent": name}, exc_info=True)
+    def _return_agent(self, opened: OpenTurn, finished: Finished | None, *, stubborn: bool) -> None:
+        """A live agent goes back if its turn completed; otherwise nobody knows what it remembers."""
+        if finished is not None and isinstance(finished.turn.outcome, Completed):
+            self.pool.give_back(opened.id, finished)
+        else:
+            self.pool.discard(opened.id, close=not stubborn)
 
     # --- the judgement ----------------------------------------------------------------------------------------------
 
+    async def _judged(
+        self, recorder: Recorder, writing: "asyncio.Task[None]", speaking: "asyncio.Task[str]"
+    ) -> Outcome | None:
+        """How the turn ends, whatever happens to us; None if it is not ours."""
+        try:
+            return await self._judge(recorder, writing, speaking)
+        except asyncio.CancelledError:
+            # Somebody cancels every task of the program: the turn is ended all the same, in the time that is left.
+            return Interrupted("the program was stopped")
+        except Exception:
+            log.exception("turn could not be judged", extra={"turn": recorder.proof.id})
+            return Failed("something went wrong in the runtime; its log says what")
+
     async def _judge(
-        self, recorder: Recorder, writing: "asyncio.Task[None]", speaking: "asyncio.Task[None]"
+        self, recorder: Recorder, writing: "asyncio.Task[None]", speaking: "asyncio.Task[str]"
     ) -> Outcome | None:
         """How the turn ends: by its agent, by somebody's wish, by our closing, by time; None if it is not ours."""
         asked = asyncio.create_task(recorder.cancel_asked.wait())
@@ -160,7 +139,7 @@ class Runner:
                 if speaking in done:
                     return self._told_by(speaking, recorder)
                 if asked in done:
-                    return Cancelled("somebody asked for it to stop")
+                    return _ASKED
                 if closing in done:
                     watched.discard(closing)
                     over = asyncio.get_running_loop().time() + self._timing.grace
@@ -171,19 +150,19 @@ class Runner:
             asked.cancel()
             closing.cancel()
 
-    def _told_by(self, speaking: "asyncio.Task[None]", recorder: Recorder) -> Outcome:
-        """The outcome that the agent's own end tells."""
+    def _told_by(self, speaking: "asyncio.Task[str]", recorder: Recorder) -> Outcome:
+        """The outcome that the agent's own end tells; one that stopped because it was asked to was cancelled."""
+        if recorder.cancel_asked.is_set():
+            return _ASKED
         if speaking.cancelled():
             return Failed("the agent cancelled itself")
         error = speaking.exception()
-        if error is not None:
-            return Failed(_reason(error))
-        return Completed() if recorder.spoken else Completed("the agent said nothing")
+        return Completed(speaking.result()) if error is None else Failed(reason_of(error))
 
     def _refused(self, writing: "asyncio.Task[None]") -> Outcome | None:
         """What it means that writing has ended: nonsense from the agent, or a turn that is no longer ours."""
         error = None if writing.cancelled() else writing.exception()
-        return Failed(_reason(error)) if isinstance(error, Rejected) else None
+        return Failed(reason_of(error)) if isinstance(error, Rejected) else None
 
     def _late(self, recorder: Recorder, began: float, over: float | None) -> Outcome | None:
         now = asyncio.get_running_loop().time()
@@ -206,36 +185,40 @@ class Runner:
             limits.append(since + self._timing.step - now)
         return max(0.0, min(limits)) if limits else None
 
-    async def _quieten(self, task: "asyncio.Task[None]") -> None:
-        """End a task; one that will not end is left behind and counted. It can say nothing that would be heard."""
+    async def _quieten(self, task: "asyncio.Task[Any]") -> bool:
+        """End a task; whether it would not end. It is left behind then, and can say nothing that would be heard."""
         if not task.done():
             task.cancel()
             _, stubborn = await asyncio.wait({task}, timeout=self._timing.grace)
             self._stubborn += len(stubborn)
         if task.done() and not task.cancelled():
             task.exception()
+        return not task.done()
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
     async def _last_write(self, writing: "asyncio.Task[None]") -> BackstayError | None:
         """Wait for the write under way; the error that ended writing, if any."""
-        try:
-            await writing
-        except LeaseLost as error:
+        await asyncio.wait({writing})
+        error = None if writing.cancelled() else writing.exception()
+        if isinstance(error, LeaseLost):
             log.warning("turn was taken over", extra={"task": writing.get_name()})
-            return error
-        except StoreError as error:
-            log.exception("turn could not be written", extra={"task": writing.get_name()})
-            return error
-        except BackstayError as error:
-            return error
-        return None
+        elif isinstance(error, StoreError):
+            log.error("turn could not be written", extra={"task": writing.get_name()}, exc_info=error)
+        elif error is not None and not isinstance(error, BackstayError):
+            raise error
+        return error
 
-    async def _finish(self, recorder: Recorder, outcome: Outcome) -> OpenTurn | None:
+    async def _finish(self, turn: LiveTurn, recorder: Recorder, outcome: Outcome) -> Finished | None:
+        compact = isinstance(outcome, Completed) and await self._is_too_long(turn, recorder)
         bodies = recorder.rest()
+        # Who is being stopped starts nothing.
+        agents = () if isinstance(outcome, Interrupted) else self.names
         try:
             finished = await recorder.insist(
-                lambda: self._crossing.write(Store.finish, recorder.proof, outcome, bodies=bodies, agents=self.names)
+                lambda: self._crossing.write(
+                    Store.finish, recorder.proof, outcome, bodies=bodies, agents=agents, compact=compact
+                )
             )
         except LeaseLost:
             return None
@@ -245,25 +228,19 @@ class Runner:
         except BackstayError as error:
             # The last words cannot be stored: the turn fails for that reason, with what was stored before.
             finished = await self._crossing.write(
-                Store.finish, recorder.proof, Failed(_reason(error)), agents=self.names
+                Store.finish, recorder.proof, Failed(reason_of(error)), agents=self.names
             )
         self._pulse.tell(recorder.proof.session, finished.event)
-        if isinstance(outcome, Completed) and self.on_completed is not None:
+        if isinstance(outcome, Completed) and turn.agent != COMPACTOR and self.on_completed is not None:
             self.on_completed(recorder.proof)
-        return finished.opened
+        return finished
 
-
-async def _close_words(words: AsyncIterator[Body]) -> None:
-    if isinstance(words, AsyncGenerator):
-        await words.aclose()
-
-
-def _reason(error: BaseException) -> str:
-    """Why an agent failed, in words that can be stored and read, whatever it raised."""
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001  # an exception that cannot even say what it is
-        text = "it could not say why"
-    text = text.encode(errors="replace").decode().replace("\0", "")[:2_000]
-    ours = isinstance(error, BackstayError)
-    return text if ours else f"{type(error).__name__}: {text}" if text else type(error).__name__
+    async def _is_too_long(self, turn: LiveTurn, recorder: Recorder) -> bool:
+        """Whether a compaction is due; nothing that goes wrong with that question can hurt the turn."""
+        if self.closing.is_set() or turn.agent == COMPACTOR:
+            return False
+        try:
+            return await self.compactor.due(turn, recorder)
+        except Exception:
+            log.warning("it is not known how long a session is", extra={"session": turn.session}, exc_info=True)
+            return False

@@ -3,14 +3,16 @@
 from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 
-from backstay.errors import NotFound
+from backstay.errors import AgentFailed, NotFound
 from backstay.model.content import Content
 from backstay.model.event import UNSEEN, Cursor, Event
+from backstay.model.export import Export
 from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
 from backstay.model.message import Message, NewMessage
 from backstay.model.session import Deleted, Session
-from backstay.model.turn import Accepted, IfBusy, Recorded, Turn
+from backstay.model.turn import Accepted, Completed, IfBusy, Recorded, Turn
 from backstay.model.window import Moved, Window
+from backstay.runtime.compaction import Wish
 from backstay.runtime.desk import Desk
 from backstay.runtime.follow import follow
 from backstay.runtime.turn import TurnHandle
@@ -35,7 +37,7 @@ class SessionHandle:
         agent: str | None = None,
     ) -> TurnHandle:
         """Say something. Durable when this returns; the agent answers in the background."""
-        name = agent or self._agent
+        name = self._agent if agent is None else agent
         crossing, served = self._desk.crossing, self._desk.runner.names
         submitting = partial(
             crossing.write,
@@ -76,7 +78,9 @@ class SessionHandle:
         self._tell(recorded.session)
         return recorded
 
-    async def retry(self, *, agent: str | None = None, request_id: str | None = None) -> TurnHandle:
+    async def retry(
+        self, *, agent: str | None = None, request_id: str | None = None, expect_revision: int | None = None
+    ) -> TurnHandle:
         """Have the last input answered again; the first answer stays in the lineage."""
         crossing, served = self._desk.crossing, self._desk.runner.names
         submitting = partial(
@@ -86,12 +90,19 @@ class SessionHandle:
             owner=self.owner,
             agent=agent,
             request_id=request_id,
+            expect_revision=expect_revision,
             start=served,
         )
         return self._accepted(await self._desk.accept(submitting))
 
     async def edit(
-        self, message: MessageId, content: Content, *, agent: str | None = None, request_id: str | None = None
+        self,
+        message: MessageId,
+        content: Content,
+        *,
+        agent: str | None = None,
+        request_id: str | None = None,
+        expect_revision: int | None = None,
     ) -> TurnHandle:
         """Say something else in place of an earlier message, and have it answered."""
         crossing, served = self._desk.crossing, self._desk.runner.names
@@ -104,6 +115,7 @@ class SessionHandle:
             owner=self.owner,
             agent=agent,
             request_id=request_id,
+            expect_revision=expect_revision,
             start=served,
         )
         return self._accepted(await self._desk.accept(submitting))
@@ -139,9 +151,14 @@ class SessionHandle:
         crossing = self._desk.crossing
         return await crossing.read(crossing.store.lineage, self.id, owner=self.owner)
 
+    async def export(self) -> Export:
+        """All that is known of it, as a document that any app can import: `export.to_json()` writes it down."""
+        crossing = self._desk.crossing
+        return await crossing.read(crossing.store.export, self.id, owner=self.owner)
+
     async def follow(self, after: Cursor | int = 0) -> AsyncGenerator[Event, None]:
         """The session's story from its beginning, or after a cursor or number, then live."""
-        cursor = Cursor(fence=UNSEEN, number=after) if isinstance(after, int) else after
+        cursor = after if isinstance(after, Cursor) else Cursor(fence=UNSEEN, number=after)
         async for event in follow(self._desk.crossing, self._desk.pulse, self.id, self.owner, cursor):
             yield event
 
@@ -154,6 +171,20 @@ class SessionHandle:
     async def redo(self, *, expect_revision: int | None = None) -> Moved:
         """Bring back what the last undo took."""
         return await self._desk.crossing.write(Store.redo, self.id, owner=self.owner, expect_revision=expect_revision)
+
+    async def compact(self, *, keep: int | None = None, focus: str = "") -> Window:
+        """Have everything but the last `keep` tokens summarised, above all what concerns `focus`; the window to read.
+
+        If nothing can be left behind, nothing is written. If another process compacts already, its window is used.
+        """
+        runner, wish = self._desk.runner, Wish(keep, focus)
+        if await runner.compactor.worth(self.id, self.owner, wish):
+            compacting = await self._desk.compact(self.id, self.owner, wish)
+            outcome = await TurnHandle(self._desk, compacting.turn, self.owner).outcome()
+            if not isinstance(outcome, Completed):
+                raise AgentFailed(f"{self.id} was not compacted: {outcome.reason}", hint="The window is as it was.")
+        here = (await self.read()).window
+        return next(window for window in await self.lineage() if window.id == here)
 
     async def fork(self, at: MessageId | None = None) -> "SessionHandle":
         """A new session from the ended turns of this one."""

@@ -26,7 +26,8 @@ async def give_title(desk: Desk, turn: OpenTurn, titler: Titler) -> None:
         renamed = await crossing.write(Store.rename, turn.session, title, owner=turn.owner, by="agent")
     except BackstayError as error:
         log.info("session stays without a title", extra={"session": turn.session, "error": str(error)})
-    except Exception:
+    except (Exception, SystemExit):
+        # It would end the whole program, and every turn with it.
         log.warning("titler failed", extra={"session": turn.session}, exc_info=True)
     else:
         desk.pulse.tell(turn.session, renamed.last_event)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
-from backstay.errors import NotFound
+from backstay.errors import InvalidPayload, NotFound
 from backstay.model.event import UNSEEN, Cursor, Event, EventPage, SessionDeleted, TurnEnded, TurnFolded
 from backstay.model.ids import SessionId, TurnId
 from backstay.model.turn import Call, Outcome, Turn
@@ -44,6 +44,8 @@ class TurnHandle:
 
     async def events(self, after: int | None = None) -> AsyncGenerator[Event, None]:
         """The turn's story: replayed from its beginning, or after an event's number, then live until it ends."""
+        if after is not None and type(after) is not int:
+            raise InvalidPayload(f"after is {after!r}", hint="Pass the number of an event.")
         number = max(self._accepted.event - 1, after or 0)
         crossing, start = self._desk.crossing, Cursor(fence=UNSEEN, number=number)
         if after is not None and await self._is_told_before(after):
@@ -90,7 +92,7 @@ class TurnHandle:
 
     async def outcome(self) -> Outcome:
         """How the turn ended; waits until it has."""
-        with self._desk.pulse.watch(self.session, self._owner) as watch:
+        with self._desk.pulse.watch(self.session, self._owner, words=False) as watch:
             while True:
                 seen = watch.head
                 turn = await self.read()

@@ -1,14 +1,20 @@
 """The durable store: every verb one transaction, the same verbs on every engine."""
 
+import importlib
 from pathlib import Path
+from types import ModuleType
+from typing import cast
 
 from backstay.clock import Clock, SystemClock
 from backstay.errors import ConfigError
 from backstay.model.about import About
 from backstay.model.limits import Limits
+from backstay.store.engine import Engine
 from backstay.store.port import Store
 from backstay.store.sqlite.engine import SqliteEngine
 from backstay.store.sqlstore import SqlStore
+
+_POSTGRES = ("postgresql://", "postgres://")
 
 __all__ = ["About", "Store", "open_store"]
 
@@ -21,19 +27,63 @@ def open_store(
     lease_seconds: float = 30.0,
     wait_seconds: float = 10.0,
 ) -> Store:
-    """Open a store, made if it is not there: a path, or a URL such as `sqlite:///chat.db`.
+    """Open a store, made if it is not there: a path, or a URL such as `sqlite:///chat.db` or `postgresql://…`.
 
     A holder that is silent for `lease_seconds` may be taken for dead; a write that cannot begin within `wait_seconds`,
-    because another process holds the store, raises `StoreUnavailable`.
+    because another process holds the store, raises `StoreUnavailable`. On PostgreSQL a clock that is given stands in
+    for the server's.
     """
-    engine = SqliteEngine(
+    engine = _postgres if is_postgres(where) else _sqlite
+    return SqlStore(
+        engine(
+            where,
+            clock=clock,
+            limits=limits or Limits(),
+            lease_seconds=lease_seconds,
+            wait_seconds=wait_seconds,
+        )
+    )
+
+
+def _sqlite(
+    where: str | Path, *, clock: Clock | None, limits: Limits, lease_seconds: float, wait_seconds: float
+) -> Engine:
+    return SqliteEngine(
         sqlite_path(where),
         clock=clock or SystemClock(),
-        limits=limits or Limits(),
+        limits=limits,
         lease_seconds=lease_seconds,
         wait_seconds=wait_seconds,
     )
-    return SqlStore(engine)
+
+
+def _postgres(
+    where: str | Path, *, clock: Clock | None, limits: Limits, lease_seconds: float, wait_seconds: float
+) -> Engine:
+    module = load_postgres("backstay.store.postgres.engine")
+    engine = module.PostgresEngine(
+        str(where), clock=clock, limits=limits, lease_seconds=lease_seconds, wait_seconds=wait_seconds
+    )
+    return cast(Engine, engine)  # the module is loaded by its name, which tells no types
+
+
+def is_postgres(where: str | Path) -> bool:
+    """Whether a PostgreSQL database is meant."""
+    return str(where).startswith(_POSTGRES)
+
+
+def load_postgres(name: str) -> ModuleType:
+    """A module of the PostgreSQL engine; `ConfigError` if its driver is not installed."""
+    try:
+        # Not at the top: the driver is an extra, and takes longer to load than the rest of Backstay.
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("psycopg"):
+            raise
+        raise ConfigError(
+            f"a PostgreSQL database needs {error.name}, which is not installed",
+            hint="Install the extra: pip install 'backstay[postgres]'",
+        ) from error
 
 
 def sqlite_path(where: str | Path) -> Path:
@@ -42,7 +92,9 @@ def sqlite_path(where: str | Path) -> Path:
     scheme, found, rest = text.partition("://")
     if found:
         if scheme != "sqlite" or not rest.startswith("/"):
-            raise ConfigError(f"{text!r} names no store", hint="Write a path, or sqlite:/// and a path.")
+            raise ConfigError(
+                f"{text!r} names no store", hint="Write a path, sqlite:/// and a path, or postgresql://host/database."
+            )
         text = rest[1:]
     if not text or text == ":memory:" or "\0" in text:
         raise ConfigError(f"{text!r} cannot hold a durable store", hint="Write the path of a file.")

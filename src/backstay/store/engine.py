@@ -8,6 +8,7 @@ from backstay.model.about import About
 from backstay.model.ids import IdSource, WorkerId
 from backstay.model.lease import Lease
 from backstay.model.limits import Limits
+from backstay.model.searchtext import SearchQuery
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -15,6 +16,10 @@ T_co = TypeVar("T_co", covariant=True)
 # A row is what the driver gives; the verbs turn it into a value where they read it.
 Row = tuple[Any, ...]
 Parameter = str | bytes | int | float | None
+
+
+class Overtaken(Exception):
+    """Another transaction was first: the engine runs the verb again, which then sees what they did."""
 
 
 class Transaction(Protocol):
@@ -60,6 +65,19 @@ class Transaction(Protocol):
         """Whether the holder is known to be gone: dead, or silent for longer than its lease."""
         ...
 
+    @property
+    def finds_phrases(self) -> bool:
+        """Whether what the index finds needs no second look at the text."""
+        ...
+
+    def indexable(self, text: str) -> str:
+        """A text as the search index takes it; empty if there is nothing to find in it."""
+        ...
+
+    def matching(self, owner_token: str, query: SearchQuery) -> str:
+        """A query in the index's own language."""
+        ...
+
 
 class Pending(Protocol[T_co]):
     """A verb that was begun and not waited for."""
@@ -78,8 +96,12 @@ class Engine(Protocol):
 
     limits: Limits
     worker: WorkerId
-    host: str
     wait_seconds: float
+
+    @property
+    def host(self) -> str:
+        """What this machine is called in the addresses of its directories."""
+        ...
 
     def write(self, verb: Callable[[Transaction], T], *, durable: bool = True, alone: bool = False) -> T:
         """Run a verb in a write transaction and return once it is committed.

@@ -11,18 +11,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from backstay.model.about import About
+from backstay.model.about import About, Load
 from backstay.model.address import Address
 from backstay.model.blob import Blob
 from backstay.model.content import Body, Content
 from backstay.model.event import START, Cursor, EventPage, FeedPage
-from backstay.model.ids import MessageId, SessionId, TurnId, UploadId, WindowId, WorkerId
+from backstay.model.export import Export, Imported
+from backstay.model.ids import MessageId, SessionId, TokenId, TurnId, UploadId, WindowId, WorkerId
 from backstay.model.marks import Marks
 from backstay.model.message import MessagePage, NewMessage
 from backstay.model.search import SearchPage
 from backstay.model.session import (
     Collected,
     Deleted,
+    Filing,
     Resolved,
     Session,
     SessionCursor,
@@ -31,10 +33,12 @@ from backstay.model.session import (
     TitleBy,
     Ttl,
 )
+from backstay.model.token import Token, TokenKind
 from backstay.model.turn import (
     Accepted,
     Call,
     Checkpointed,
+    Compacting,
     Finished,
     IfBusy,
     Mail,
@@ -62,6 +66,10 @@ class Store(ABC):
     @abstractmethod
     def about(self) -> About:
         """What this store is and how much it holds."""
+
+    @abstractmethod
+    def load(self) -> Load:
+        """How much is going on in all sessions of all owners."""
 
     @abstractmethod
     def version(self) -> int:
@@ -115,18 +123,22 @@ class Store(ABC):
         """Add and remove tags."""
 
     @abstractmethod
+    def file(self, session: SessionId, filing: Filing, *, owner: str, expect_revision: int | None = None) -> Session:
+        """Rename, pin, archive and tag at once, or nothing of it."""
+
+    @abstractmethod
     def point(self, address: Address, session: SessionId, *, owner: str) -> Session:
         """Lead the address to this session from now on. Requests already accepted are still found."""
 
     @abstractmethod
-    def end(self, session: SessionId, *, owner: str) -> Session:
+    def end(self, session: SessionId, *, owner: str, expect_revision: int | None = None) -> Session:
         """End the session for good: cancels what runs and waits.
 
         It stays readable, can be forked, marked as read and deleted, and refuses every other write.
         """
 
     @abstractmethod
-    def delete(self, session: SessionId, *, owner: str) -> Deleted:
+    def delete(self, session: SessionId, *, owner: str, expect_revision: int | None = None) -> Deleted:
         """Remove the session and what it said, from the search index too; keep what a surviving fork reads.
 
         Leaves a tombstone, so that whoever follows the session learns of it.
@@ -231,9 +243,18 @@ class Store(ABC):
 
     @abstractmethod
     def finish(
-        self, turn: OpenTurn, outcome: Outcome, *, bodies: Sequence[Body] = (), agents: Collection[str] = ()
+        self,
+        turn: OpenTurn,
+        outcome: Outcome,
+        *,
+        bodies: Sequence[Body] = (),
+        agents: Collection[str] = (),
+        compact: bool = False,
     ) -> Finished:
-        """End the turn: all it said becomes messages. Starts the next waiting turn if its agent is among `agents`."""
+        """End the turn: all it said becomes messages. Starts the next waiting turn if its agent is among `agents`.
+
+        With `compact`, a compaction is opened instead, under the lease already held: what waits goes on after it.
+        """
 
     @abstractmethod
     def cancel(self, turn: TurnId, *, owner: str, take: bool = False) -> Turn:
@@ -249,6 +270,12 @@ class Store(ABC):
     @abstractmethod
     def withdraw(self, turn: TurnId, *, owner: str) -> Turn:
         """Take back a turn that still waits."""
+
+    @abstractmethod
+    def reorder(
+        self, session: SessionId, turns: Sequence[TurnId], *, owner: str, expect_revision: int | None = None
+    ) -> tuple[Turn, ...]:
+        """Let the turns that wait run in this order; unless it names each of them once, it is a `Conflict`."""
 
     @abstractmethod
     def approve(self, turn: TurnId, call: str, *, owner: str, arguments_hash: str | None = None) -> Call:
@@ -321,6 +348,32 @@ class Store(ABC):
 
         What arrived after the summariser looked is kept. A window is compacted once: whoever comes second gets the
         window that the session reads by now, `won=False`. Within a turn its holder shows its proof.
+        """
+
+    @abstractmethod
+    def compact(self, session: SessionId, *, owner: str) -> Compacting:
+        """Take the lease for a compaction: a turn without input in which nobody speaks, to be ended by `finish`.
+
+        While a turn runs it is refused; while a compaction runs, that one is named and nothing is written.
+        """
+
+    # --- export and import ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def export(self, session: SessionId, *, owner: str) -> Export:
+        """All that is known of the session, read at one moment, in a form that any store can import.
+
+        With what it rests on of the sessions it was forked from, and the bytes of its attachments.
+        """
+
+    @abstractmethod
+    def import_session(self, export: Export, *, owner: str) -> Imported:
+        """Make an exported session one of this owner's, whole or not at all, as it was when it was exported.
+
+        If one of its ids is taken here, all of them are made anew and its requests are no longer known: it is a copy.
+        An address that leads elsewhere stays there. A turn that ran is interrupted; those that waited wait. The
+        sessions it was forked from are as if they had been deleted here. A document that no store could have made is
+        refused with `InvalidPayload` or `TooLarge`, naming the place.
         """
 
     # --- marks and blobs --------------------------------------------------------------------------------------------
@@ -446,6 +499,33 @@ class Store(ABC):
         Text that a compaction left behind is found. Reads what was just said into the index first, as far as a bounded
         number of steps allows, and says how far the index is still behind.
         """
+
+    # --- tokens -----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def add_token(
+        self, *, owner: str, name: str, hash: bytes, kind: TokenKind = "api", seconds: float | None = None
+    ) -> Token:
+        """Remember a token of the owner by the SHA-256 of its text, for ever or for so many seconds.
+
+        However many processes add the same one, it is added once; one that was revoked stays revoked.
+        """
+
+    @abstractmethod
+    def token(self, hash: bytes) -> Token:
+        """Whose token has this hash; `NotFound` if nobody's, or if it was revoked or its time is over."""
+
+    @abstractmethod
+    def redeem(self, link: bytes, *, hash: bytes, name: str, seconds: float) -> Token:
+        """Spend the link with the first hash for a browser's token with the second; a link is spent once, ever."""
+
+    @abstractmethod
+    def tokens(self, *, owner: str) -> tuple[Token, ...]:
+        """The owner's tokens that still hold, links aside."""
+
+    @abstractmethod
+    def revoke_token(self, token: TokenId, *, owner: str) -> Token:
+        """Make a token worthless from now on, in every process."""
 
     # --- maintenance, for all owners --------------------------------------------------------------------------------
 

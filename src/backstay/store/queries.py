@@ -1,7 +1,8 @@
 """Named SQL: reads the `.sql` files beside this module into a dictionary of statements.
 
 A file is a list of `-- name: …` headings, each followed by a sentence on what the statement does and one statement.
-`{{name}}` inside a statement is replaced by the statement of that name, so that a list of columns is written once.
+`{{name}}` inside a statement is replaced by the statement of that name, so that a list of columns is written once. A
+statement that replaces another may quote it in the same way.
 """
 
 import re
@@ -22,13 +23,20 @@ def load(*folders: Traversable) -> Queries:
     for folder in folders:
         for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
             if file.name.endswith(".sql"):
-                found.update(_statements(file.read_text("utf-8")))
-    return {name: _FRAGMENT.sub(lambda match: found[match[1]], text) for name, text in found.items()}
+                for name, text in _statements(file.read_text("utf-8")):
+                    found[name] = text.replace("{{" + name + "}}", found.get(name, ""))
+    return {name: _whole(text, found) for name, text in found.items()}
 
 
 def shared() -> Traversable:
     """Where the statements lie on which the engines agree."""
     return files("backstay.store").joinpath("sql")
+
+
+def _whole(text: str, found: Queries) -> str:
+    while "{{" in text:
+        text = _FRAGMENT.sub(lambda match: found[match[1]], text)
+    return text
 
 
 def _statements(text: str) -> Iterable[tuple[str, str]]:

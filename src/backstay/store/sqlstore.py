@@ -5,25 +5,29 @@ from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from backstay.errors import InvalidPayload, StoreFull, StoreUnavailable, TooLarge
-from backstay.model.about import About
+from backstay.model.about import About, Load
 from backstay.model.address import Address
 from backstay.model.blob import Blob, check_hash
 from backstay.model.codec import check_name
 from backstay.model.content import Body, Content, Text, Thought, parts_of
 from backstay.model.event import START, UNSEEN, Cursor, EventPage, FeedPage
+from backstay.model.export import Export, Imported
 from backstay.model.ids import (
     MessageId,
     SessionId,
+    TokenId,
     TurnId,
     UploadId,
     WindowId,
     WorkerId,
     check_message_id,
     check_session_id,
+    check_token_id,
     check_turn_id,
     check_upload_id,
     check_window_id,
 )
+from backstay.model.inspection import inspect
 from backstay.model.limits import Limits
 from backstay.model.marks import Marks
 from backstay.model.message import MessagePage, NewMessage
@@ -32,6 +36,7 @@ from backstay.model.searchtext import parse_query
 from backstay.model.session import (
     Collected,
     Deleted,
+    Filing,
     Resolved,
     Session,
     SessionCursor,
@@ -40,10 +45,12 @@ from backstay.model.session import (
     TitleBy,
     Ttl,
 )
+from backstay.model.token import Token, TokenKind
 from backstay.model.turn import (
     Accepted,
     Call,
     Checkpointed,
+    Compacting,
     Finished,
     IfBusy,
     Mail,
@@ -61,9 +68,12 @@ from backstay.store.port import ANY, NOTHING, Store
 from backstay.store.verbs import (
     blobs,
     cancelling,
+    compacting,
     deletion,
     events,
+    exporting,
     history,
+    importing,
     maintenance,
     marks,
     reading,
@@ -73,6 +83,7 @@ from backstay.store.verbs import (
     search,
     sessions,
     submitting,
+    tokens,
 )
 from backstay.store.verbs.submitting import Request
 
@@ -110,6 +121,9 @@ class SqlStore(Store):
 
     def about(self) -> About:
         return self._engine.about(self._read(reading.count))
+
+    def load(self) -> Load:
+        return self._engine.peek(reading.load)
 
     def version(self) -> int:
         return self._engine.version()
@@ -173,14 +187,19 @@ class SqlStore(Store):
         _names("remove", remove)
         return self._write(sessions.tag, check_session_id(session), owner, add, remove)
 
+    def file(self, session: SessionId, filing: Filing, *, owner: str, expect_revision: int | None = None) -> Session:
+        _names("add_tags", filing.add_tags)
+        _names("remove_tags", filing.remove_tags)
+        return self._write(sessions.file, check_session_id(session), owner, filing, expect_revision)
+
     def point(self, address: Address, session: SessionId, *, owner: str) -> Session:
         return self._write(sessions.point, self._here(address), check_session_id(session), owner)
 
-    def end(self, session: SessionId, *, owner: str) -> Session:
-        return self._write(sessions.end, check_session_id(session), owner)
+    def end(self, session: SessionId, *, owner: str, expect_revision: int | None = None) -> Session:
+        return self._write(sessions.end, check_session_id(session), owner, expect_revision)
 
-    def delete(self, session: SessionId, *, owner: str) -> Deleted:
-        return self._write(deletion.delete, check_session_id(session), owner)
+    def delete(self, session: SessionId, *, owner: str, expect_revision: int | None = None) -> Deleted:
+        return self._write(deletion.delete, check_session_id(session), owner, expect_revision)
 
     # --- turns ------------------------------------------------------------------------------------------------------
 
@@ -278,10 +297,17 @@ class SqlStore(Store):
         return self._engine.write(verb, durable=not only_deltas)
 
     def finish(
-        self, turn: OpenTurn, outcome: Outcome, *, bodies: Sequence[Body] = (), agents: Collection[str] = ()
+        self,
+        turn: OpenTurn,
+        outcome: Outcome,
+        *,
+        bodies: Sequence[Body] = (),
+        agents: Collection[str] = (),
+        compact: bool = False,
     ) -> Finished:
         _names("agents", agents)
-        return self._write(running.finish, turn, _bodies(bodies), outcome, agents)
+        then = compacting.begin if compact else partial(running.go_on, agents=agents)
+        return self._write(running.finish, turn, _bodies(bodies), outcome, then)
 
     def cancel(self, turn: TurnId, *, owner: str, take: bool = False) -> Turn:
         return self._write(cancelling.cancel, check_turn_id(turn), owner, take)
@@ -291,6 +317,12 @@ class SqlStore(Store):
 
     def withdraw(self, turn: TurnId, *, owner: str) -> Turn:
         return self._write(cancelling.withdraw, check_turn_id(turn), owner)
+
+    def reorder(
+        self, session: SessionId, turns: Sequence[TurnId], *, owner: str, expect_revision: int | None = None
+    ) -> tuple[Turn, ...]:
+        order = tuple(check_turn_id(turn) for turn in _names("turns", turns))
+        return self._write(cancelling.reorder, check_session_id(session), owner, order, expect_revision)
 
     def approve(self, turn: TurnId, call: str, *, owner: str, arguments_hash: str | None = None) -> Call:
         return self._write(
@@ -377,6 +409,25 @@ class SqlStore(Store):
             turn=turn,
         )
 
+    def compact(self, session: SessionId, *, owner: str) -> Compacting:
+        self._engine.enter()
+        return self._write(compacting.compact, check_session_id(session), owner)
+
+    # --- export and import ------------------------------------------------------------------------------------------
+
+    def export(self, session: SessionId, *, owner: str) -> Export:
+        self._reap_if_running(check_session_id(session), owner)
+        return self._read(exporting.export, session, owner)
+
+    def import_session(self, export: Export, *, owner: str) -> Imported:
+        if not isinstance(export, Export):
+            raise InvalidPayload(f"{type(export).__name__} is no export", hint="Use Export.from_json(…).")
+        # A document may have been put together by hand: what comes back from JSON has the types it claims.
+        document = Export.from_json(export.to_json())
+        inspect(document, self._limits)
+        verb = partial(importing.import_session, export=document, owner=self._owner(owner))
+        return self._engine.write(verb, alone=True)
+
     # --- marks and blobs --------------------------------------------------------------------------------------------
 
     def marks(self, session: SessionId, *, owner: str) -> Marks:
@@ -435,6 +486,9 @@ class SqlStore(Store):
         limit: int = 50,
     ) -> SessionPage:
         _limit(limit)
+        _kind("filter", filter, SessionFilter)
+        if after is not None:
+            _kind("after", after, SessionCursor)
         verb = partial(reading.sessions, owner=owner, filter=filter, after=after, limit=limit)
         doors, more = self._engine.peek(verb)
         if [door for door in doors if self._reap_if_gone(door)]:
@@ -452,6 +506,9 @@ class SqlStore(Store):
         after: int | None = None,
         last: int | None = None,
     ) -> MessagePage:
+        for name, value in (("before", before), ("after", after), ("last", last)):
+            if value is not None:
+                _whole(name, value)
         self._reap_if_running(check_session_id(session), owner)
         return self._read(
             reading.messages_page,
@@ -493,7 +550,8 @@ class SqlStore(Store):
 
     def events_after(self, session: SessionId, cursor: Cursor = START, *, owner: str, limit: int = 500) -> EventPage:
         _limit(limit)
-        if cursor.number < 0 or cursor.fence < UNSEEN:
+        _kind("cursor", cursor, Cursor)
+        if _whole("number", cursor.number) < 0 or _whole("fence", cursor.fence) < UNSEEN:
             raise InvalidPayload("a cursor has no negative numbers")
         door, page = self._read(events.follow, check_session_id(session), owner, cursor, limit)
         if self._reap_if_gone(door):
@@ -502,7 +560,7 @@ class SqlStore(Store):
 
     def feed(self, position: int | None, *, owner: str, limit: int = 500) -> FeedPage:
         _limit(limit)
-        if position is not None and (not isinstance(position, int) or position < 0):
+        if position is not None and _whole("position", position) < 0:
             raise InvalidPayload(f"position is {position!r}", hint="Pass the position of a feed event, or None.")
         return self._read(events.feed, owner, position, limit)
 
@@ -515,11 +573,32 @@ class SqlStore(Store):
         session: SessionId | None = None,
         limit: int = 20,
     ) -> SearchPage:
+        _kind("the search text", text, str)
+        _kind("filter", filter, SessionFilter)
         query = parse_query(text)
         only = None if session is None else check_session_id(session)
         _limit(limit)
         self._catch_up()
         return self._read(search.search, owner, query, filter=filter, session=only, limit=limit)
+
+    # --- tokens -----------------------------------------------------------------------------------------------------
+
+    def add_token(
+        self, *, owner: str, name: str, hash: bytes, kind: TokenKind = "api", seconds: float | None = None
+    ) -> Token:
+        return self._write(tokens.add, self._owner(owner), _digest(hash), name=name, kind=kind, seconds=seconds)
+
+    def token(self, hash: bytes) -> Token:
+        return self._engine.peek(partial(tokens.get, hash=_digest(hash)))
+
+    def redeem(self, link: bytes, *, hash: bytes, name: str, seconds: float) -> Token:
+        return self._write(tokens.redeem, _digest(link), _digest(hash), name, seconds)
+
+    def tokens(self, *, owner: str) -> tuple[Token, ...]:
+        return self._read(tokens.of_owner, owner)
+
+    def revoke_token(self, token: TokenId, *, owner: str) -> Token:
+        return self._write(tokens.revoke, check_token_id(token), owner)
 
     # --- maintenance ------------------------------------------------------------------------------------------------
 
@@ -649,6 +728,24 @@ def _bodies(bodies: Sequence[Body]) -> Sequence[Body]:
     if isinstance(bodies, str | bytes) or not isinstance(bodies, Sequence):
         raise InvalidPayload(f"bodies is {type(bodies).__name__}", hint="Pass a list of bodies.")
     return bodies
+
+
+def _kind(what: str, value: object, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise InvalidPayload(f"{what} is {value!r}", hint=f"Pass a {kind.__name__}.")
+
+
+def _whole(what: str, value: object) -> int:
+    if type(value) is not int:
+        raise InvalidPayload(f"{what} is {value!r}", hint="Pass a whole number.")
+    return value
+
+
+def _digest(hash: bytes) -> bytes:
+    """The same bytes, or a refusal: what is no SHA-256 must never be compared with one."""
+    if not isinstance(hash, bytes) or len(hash) != 32:
+        raise InvalidPayload("a token's hash is not 32 bytes", hint="Pass the SHA-256 of the token.")
+    return hash
 
 
 def _limit(limit: int) -> None:

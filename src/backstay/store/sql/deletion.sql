@@ -2,7 +2,7 @@
 -- A session and all sessions it is related to by forks, deleted ones included.
 WITH RECURSIVE
     ancestors (id) AS (
-        SELECT :session
+        SELECT id FROM sessions WHERE id = :session
         UNION
         SELECT s.source_id FROM ancestors a CROSS JOIN sessions s WHERE s.id = a.id AND s.source_id IS NOT NULL
     ),

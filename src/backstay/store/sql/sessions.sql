@@ -42,10 +42,11 @@ INSERT INTO sessions (
 SELECT session_id, generation, spelling FROM addresses WHERE owner = :owner AND key = :key
 
 -- name: put_address
--- Leads an address to a session.
+-- Leads an address to a session. No row changed: somebody led it elsewhere since it was looked at.
 INSERT INTO addresses (owner, key, spelling, session_id, generation)
 VALUES (:owner, :key, :spelling, :session, :generation)
 ON CONFLICT (owner, key) DO UPDATE SET session_id = excluded.session_id, generation = excluded.generation
+WHERE addresses.session_id = :before
 
 -- name: addresses_of
 SELECT spelling FROM addresses WHERE session_id = :session AND owner = :owner ORDER BY spelling
@@ -78,22 +79,26 @@ SELECT revision FROM sessions WHERE id = :session AND owner = :owner AND state <
 SELECT {{session_columns}} FROM sessions s
 WHERE s.owner = :owner AND s.state <> 'deleted'
     AND (s.active_at, s.id) < (:active_at, :id)
-    AND (:pinned IS NULL OR s.pinned = :pinned)
-    AND (:archived IS NULL OR s.archived = :archived)
-    AND (:family IS NULL OR s.family = :family)
-    AND (:place IS NULL OR s.place = :place)
-    AND (:tag IS NULL OR {{has_tag}})
-    AND (:state IS NULL OR {{has_state}})
+    AND (s.pinned = :pinned OR :pinned IS NULL)
+    AND (s.archived = :archived OR :archived IS NULL)
+    AND (s.family = :family OR :family IS NULL)
+    AND (s.place = :place OR :place IS NULL)
+    AND ({{has_tag}} OR :tag IS NULL)
+    AND ({{has_state}} OR :state IS NULL)
 ORDER BY s.active_at DESC, s.id DESC LIMIT :limit
 
 -- name: has_tag
 EXISTS (SELECT 1 FROM json_each(s.tags) WHERE value = :tag)
 
+-- name: expiry
+-- When a session's time runs out, if that is now or was before.
+min(coalesce(s.touched_at + s.idle_ttl, :now + 1), coalesce(s.expires_by, :now + 1))
+
 -- name: has_state
 :state = CASE
     WHEN s.state <> 'open' THEN s.state
     WHEN s.running_id IS NULL AND s.waiting = 0
-        AND min(coalesce(s.touched_at + s.idle_ttl, :now + 1), coalesce(s.expires_by, :now + 1)) <= :now THEN 'expired'
+        AND {{expiry}} <= :now THEN 'expired'
     ELSE 'open' END
 
 -- name: count_sessions
@@ -104,7 +109,7 @@ SELECT count(*) FROM sessions WHERE state <> 'deleted'
 SELECT {{session_columns}} FROM sessions s
 WHERE s.state = 'open' AND (s.idle_ttl IS NOT NULL OR s.expires_by IS NOT NULL)
     AND s.running_id IS NULL AND s.waiting = 0
-    AND min(coalesce(s.touched_at + s.idle_ttl, :now + 1), coalesce(s.expires_by, :now + 1)) <= :now
+    AND {{expiry}} <= :now
 LIMIT :limit
 
 -- name: closed_before
@@ -130,3 +135,7 @@ SELECT {{session_columns}} FROM sessions s WHERE s.id = :session AND s.owner = :
 -- name: head
 -- The number of a session's last event, deleted or not. No row: no such session of this owner.
 SELECT last_event FROM sessions WHERE id = :session AND owner = :owner
+
+-- name: host_of
+-- What a machine is called in addresses. No row: by its own name.
+SELECT host FROM hosts WHERE machine = :machine

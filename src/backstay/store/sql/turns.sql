@@ -44,6 +44,13 @@ WHERE t.session_id = :session AND t.state = 'waiting' AND t.taken_by IS NULL ORD
 SELECT {{turn_columns}} FROM turns t
 WHERE t.session_id = :session AND t.state = 'waiting' AND t.taken_by IS NULL ORDER BY t.place
 
+-- name: waiting_places
+SELECT t.id, t.place FROM turns t
+WHERE t.session_id = :session AND t.state = 'waiting' AND t.taken_by IS NULL ORDER BY t.place
+
+-- name: move_turn
+UPDATE turns SET place = :place WHERE id = :turn
+
 -- name: steering_turns
 -- Waiting inputs that are meant for the running turn.
 SELECT {{turn_columns}} FROM turns t
@@ -60,12 +67,18 @@ SELECT {{turn_columns}} FROM turns t WHERE t.session_id = :session AND t.state =
 -- The oldest waiting turn for this agent in a session where nobody speaks. No row: nothing to do.
 SELECT t.id, t.session_id, s.owner FROM turns t JOIN sessions s ON s.id = t.session_id
 WHERE t.agent = :agent AND t.state = 'waiting' AND t.taken_by IS NULL AND s.running_id IS NULL
-    AND (:owner IS NULL OR s.owner = :owner)
+    AND (s.owner = :owner OR :owner IS NULL)
     AND NOT EXISTS (
         SELECT 1 FROM turns e WHERE e.session_id = t.session_id AND e.state = 'waiting' AND e.taken_by IS NULL
             AND e.place < t.place
     )
 ORDER BY t.id LIMIT 1
+
+-- name: load
+-- Both are counted from indexes that hold nothing else.
+SELECT
+    (SELECT count(*) FROM sessions WHERE running_id IS NOT NULL),
+    (SELECT count(*) FROM turns WHERE state = 'waiting' AND taken_by IS NULL)
 
 -- name: add_call
 INSERT INTO calls (root_id, ordinal, turn_id, call_id, name, arguments_hash, approval, effect)
@@ -80,8 +93,11 @@ UPDATE calls SET turn_id = :turn, call_id = :call, effect = 'called' WHERE root_
 -- Turns that were interrupted lately, as the last thing that happened in a session where nobody speaks or waits.
 SELECT t.id, s.owner FROM turns t CROSS JOIN sessions s
 WHERE t.outcome = 'interrupted' AND t.ended_at >= :moment AND t.agent = :agent AND s.id = t.session_id
-    AND s.state = 'open' AND s.running_id IS NULL AND s.waiting = 0
-    AND NOT EXISTS (SELECT 1 FROM turns l WHERE l.session_id = t.session_id AND l.event > t.event)
+    AND t.taken_by IS NULL AND s.state = 'open' AND s.running_id IS NULL AND s.waiting = 0
+    AND NOT EXISTS (
+        SELECT 1 FROM turns l WHERE l.session_id = t.session_id AND l.event > t.event
+            AND (l.taken_by IS NULL OR l.taken_by <> t.id)
+    )
     AND (SELECT count(*) FROM turns r WHERE r.session_id = t.session_id AND r.root_id = t.root_id) <= :most
 ORDER BY t.ended_at LIMIT :limit
 

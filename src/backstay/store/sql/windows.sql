@@ -42,7 +42,7 @@ SELECT max(position) + 1 FROM messages WHERE window_id = :window
 -- name: fork_family
 -- A session and all sessions that were forked from it, directly or not, as far as they are not deleted.
 WITH RECURSIVE family (id) AS (
-    SELECT :session
+    SELECT id FROM sessions WHERE id = :session
     UNION
     SELECT s.id FROM family f CROSS JOIN sessions s WHERE s.source_id = f.id
 )

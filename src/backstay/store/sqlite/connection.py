@@ -9,6 +9,7 @@ from backstay.errors import StoreError
 
 OLDEST = (3, 51, 3)
 APPLICATION_ID = 0x424B5354  # "BKST"
+MOVING_ID = 0x424B534D  # "BKSM": a store that has only partly arrived
 Durability = Literal["NORMAL", "FULL"]
 
 _WRITER = """

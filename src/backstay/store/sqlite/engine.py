@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import TypeVar
@@ -26,14 +27,15 @@ from backstay.store.sqlite.transaction import Setting, SqliteTransaction
 
 T = TypeVar("T")
 
+# On one machine all addresses are of one host.
+MACHINE = "local"
+
 _MONTH_MS = 30 * 86_400_000
 _QUERIES: Queries = load(shared(), files("backstay.store.sqlite").joinpath("sql"))
 
 
 class SqliteEngine:
-    """Runs verbs on a SQLite file. On one machine all addresses are of one host, so it is simply `local`."""
-
-    host = "local"
+    """Runs verbs on a SQLite file."""
 
     def __init__(
         self,
@@ -109,6 +111,11 @@ class SqliteEngine:
     def peek(self, verb: Callable[[Transaction], T]) -> T:
         self._refuse_closed()
         return self._database.peek(lambda connection: verb(SqliteTransaction(connection, self._setting)))
+
+    @cached_property
+    def host(self) -> str:
+        row = self.peek(lambda tx: tx.one("host_of", machine=MACHINE))
+        return row[0] if row else MACHINE
 
     def enter(self) -> None:
         if self._entered:

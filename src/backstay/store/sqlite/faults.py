@@ -5,7 +5,18 @@ from contextlib import contextmanager
 
 import apsw
 
-from backstay.errors import CorruptRecord, SchemaMismatch, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+from backstay.errors import (
+    CorruptRecord,
+    SchemaMismatch,
+    StoreError,
+    StoreFull,
+    StoreMoved,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+# What the trigger says that keeps a store that left from being written.
+MOVED = "it is at"
 
 
 def translated(error: Exception, path: str) -> StoreError:
@@ -25,6 +36,8 @@ def translated(error: Exception, path: str) -> StoreError:
             return StoreUnavailable(f"{path} cannot be opened: {error}", hint="Check that it exists and is yours.")
         case apsw.TooBigError():
             return StoreError(f"a value is too large for the database: {error}")
+        case apsw.ConstraintError() if str(error).startswith(MOVED):
+            return StoreMoved(f"{path} takes no writes: {error}")
         case apsw.ConstraintError():
             return StoreError(f"{path} refused a write that would break an invariant: {error}")
         case _:

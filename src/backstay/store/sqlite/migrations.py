@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import apsw
 
-from backstay.errors import SchemaMismatch
-from backstay.store.sqlite.connection import APPLICATION_ID, pragma
+from backstay.errors import SchemaMismatch, StoreArriving
+from backstay.store.sqlite.connection import APPLICATION_ID, MOVING_ID, pragma
 from backstay.store.sqlite.faults import not_ours
 
 _NAME = re.compile(r"(\d{4})_\w+\.sql")
@@ -70,6 +70,8 @@ def refuse_foreign(connection: apsw.Connection, path: str, steps: Sequence[Migra
                 f"{path} has schema {schema}; this version of Backstay knows up to {newest}",
                 hint="Upgrade this installation: pip install --upgrade backstay",
             )
+    elif application == MOVING_ID:
+        raise StoreArriving(f"{path} is not a whole store: a move to it is not finished")
     elif application or schema or not is_empty:
         raise not_ours(path, "it belongs to another program")
 

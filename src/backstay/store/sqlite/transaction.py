@@ -10,6 +10,7 @@ from backstay.errors import InvalidPayload
 from backstay.model.ids import IdSource, WorkerId
 from backstay.model.lease import Lease
 from backstay.model.limits import Limits
+from backstay.model.searchtext import SearchQuery, fts5_expression, segmented
 from backstay.store.engine import Parameter, Row
 from backstay.store.queries import Queries
 
@@ -30,6 +31,8 @@ class SqliteTransaction:
     """Named statements on one connection, and the clocks and locks that go with them."""
 
     __slots__ = ("_connection", "_now", "_setting")
+
+    finds_phrases = True
 
     def __init__(self, connection: apsw.Connection, setting: Setting) -> None:
         self._connection = connection
@@ -80,6 +83,12 @@ class SqliteTransaction:
 
     def lapsed(self, lease: Lease) -> bool:
         return self._setting.lapsed(lease)
+
+    def indexable(self, text: str) -> str:
+        return segmented(text)
+
+    def matching(self, owner_token: str, query: SearchQuery) -> str:
+        return f"owner : {owner_token} AND ({fts5_expression(query)})"
 
 
 def _unstorable(error: Exception) -> InvalidPayload:

@@ -1,10 +1,10 @@
-"""Changing one's mind: cancel a turn, edit or withdraw one that waits, approve or deny a tool call."""
+"""Changing one's mind: cancel a turn, edit, withdraw or reorder those that wait, approve or deny a tool call."""
 
 from backstay.errors import Conflict, NothingToDo, SessionBusy
 from backstay.model.codec import encode_parts
 from backstay.model.content import Part, check_input
-from backstay.model.event import ApprovalDecided, TurnEdited
-from backstay.model.ids import TurnId
+from backstay.model.event import ApprovalDecided, TurnEdited, TurnsReordered
+from backstay.model.ids import SessionId, TurnId
 from backstay.model.turn import Call, Cancelled, Turn
 from backstay.store.door import Door, find, leave
 from backstay.store.engine import Transaction
@@ -55,6 +55,30 @@ def edit_waiting(tx: Transaction, turn: TurnId, owner: str, parts: tuple[Part, .
     events.tell(tx, door, TurnEdited(parts), turn)
     leave(tx, door)
     return find_row(tx, turn, owner).value()
+
+
+def reorder(
+    tx: Transaction, session: SessionId, owner: str, order: tuple[TurnId, ...], expect_revision: int | None
+) -> tuple[Turn, ...]:
+    """Give the waiting turns each other's places."""
+    door = find(tx, session, owner)
+    running.reap(tx, door)
+    door.require_open(tx.now)
+    door.require_revision(expect_revision)
+    waiting = tx.all("waiting_places", session=session)
+    if sorted(order) != sorted(turn for turn, _ in waiting):
+        raise Conflict(
+            f"{session} has other turns waiting than these", hint="Read what waits, and name each turn once."
+        )
+    if order != tuple(turn for turn, _ in waiting):
+        for turn, (_, place) in zip(order, waiting, strict=True):
+            tx.run("move_turn", turn=turn, place=place)
+        door.revision += 1
+        events.tell(tx, door, TurnsReordered(order))
+        # Finished messages that come first now need nobody to run them.
+        running.go_on(tx, door, ())
+        leave(tx, door)
+    return tuple(TurnRow(*row).value() for row in tx.all("waiting_turns", session=session))
 
 
 def decide(tx: Transaction, turn: TurnId, call: str, owner: str, *, approved: bool, arguments_hash: str | None) -> Call:

@@ -8,23 +8,23 @@ from backstay.model.session import Deleted
 from backstay.store.door import find
 from backstay.store.engine import Transaction
 from backstay.store.verbs import blobs, events, search, windows
-from backstay.store.verbs.windows import END, Stretch
+from backstay.store.verbs.windows import END, Needed, Stretch
 
 
-def delete(tx: Transaction, session: SessionId, owner: str) -> Deleted:
+def delete(tx: Transaction, session: SessionId, owner: str, expect_revision: int | None = None) -> Deleted:
     """Remove a session and all it said, except what a surviving fork still reads."""
-    find(tx, session, owner)
+    find(tx, session, owner).require_revision(expect_revision)
     turns = [row[0] for row in tx.all("turn_ids", session=session)]
     dropped_blobs = sum(blobs.release(tx, turn) for turn in turns)
     for turn in turns:
         tx.run("drop_calls", turn=turn)
-    gone = _bury(tx, session)
+    gone = bury(tx, session)
     tx.run("drop_turns", session=session)
     tx.run("drop_marks", session=session)
     tx.run("drop_addresses", session=session)
     dead, alive = _family(tx, session)
     own = [row[0] for member in dead for row in tx.all("windows_of", session=member)]
-    needed = _Needed(tx, set(own), alive)
+    needed = Needed(tx, set(own), alive)
     messages, kept, more_blobs = _drop_messages(tx, owner, own, needed)
     removed = _drop_windows(tx, own, needed)
     tx.run("lower_indexed")
@@ -38,7 +38,7 @@ def delete(tx: Transaction, session: SessionId, owner: str) -> Deleted:
     )
 
 
-def _bury(tx: Transaction, session: SessionId) -> int:
+def bury(tx: Transaction, session: SessionId) -> int:
     """Leave a tombstone and drop the rest of the story; how many events went."""
     row = tx.one("bury_session", session=session, now=tx.now)
     if row is None:
@@ -57,35 +57,7 @@ def _family(tx: Transaction, session: SessionId) -> tuple[list[SessionId], list[
     return dead, [row[0] for row in rows if row[0] not in dead]
 
 
-class _Needed:
-    """What surviving sessions need of the windows that are about to go."""
-
-    def __init__(self, tx: Transaction, own: set[WindowId], alive: Iterable[SessionId]) -> None:
-        self.read: dict[WindowId, int] = {}
-        self.sources: dict[WindowId, list[Stretch]] = {}
-        self._tx, self._own = tx, own
-        self._seen: dict[WindowId, int] = {}
-        for session in alive:
-            for window in tx.all("windows_of", session=session):
-                self._visit(window[0])
-
-    def _visit(self, window: WindowId) -> None:
-        """Follow a surviving window to everything it reads, and everything its summaries stand for."""
-        stack = [(window, END)]
-        while stack:
-            here, until = stack.pop()
-            if until <= self._seen.get(here, 0):
-                continue
-            self._seen[here] = until
-            if here in self._own:
-                self.read[here] = until
-            for part in windows.own_stretches(self._tx, here, until):
-                if part.source in self._own:
-                    self.sources.setdefault(part.source, []).append(part)
-            stack += windows.rests_on(self._tx, here, until)
-
-
-def _drop_messages(tx: Transaction, owner: str, own: Iterable[WindowId], needed: _Needed) -> tuple[int, int, int]:
+def _drop_messages(tx: Transaction, owner: str, own: Iterable[WindowId], needed: Needed) -> tuple[int, int, int]:
     """Drop what nobody needs; how many messages went and stayed, and how many blobs went."""
     indexed = search.indexed_to(tx)
     gone = kept = dropped = 0
@@ -111,7 +83,7 @@ def _gaps(parts: Iterable[Stretch]) -> list[tuple[int, int]]:
     return [*gaps, (low, END)] if low < END else gaps
 
 
-def _drop_windows(tx: Transaction, own: Iterable[WindowId], needed: _Needed) -> int:
+def _drop_windows(tx: Transaction, own: Iterable[WindowId], needed: Needed) -> int:
     """Drop the windows that nobody reads; those where needed messages lie stay as mere places."""
     for window in own:
         kept = windows.own_stretches(tx, window, needed.read.get(window, 0))

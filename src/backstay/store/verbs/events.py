@@ -46,10 +46,10 @@ def tell(tx: Transaction, door: Door, body: EventBody, turn: TurnId | None = Non
     """Add the next event to the session's story."""
     door.last_event += 1
     number = door.last_event
-    _add(tx, door.id, body, number=number, last=number, fence=door.fence, turn=turn, said=said, at=tx.now)
+    add(tx, door.id, body, number=number, last=number, fence=door.fence, turn=turn, said=said, at=tx.now)
 
 
-def _add(
+def add(
     tx: Transaction,
     session: SessionId,
     body: EventBody,
@@ -61,6 +61,7 @@ def _add(
     said: Said | None,
     at: int,
 ) -> None:
+    """Write down one event; its number is the caller's to know."""
     source, low, high = said or (None, None, None)
     tx.run(
         "add_event",
@@ -81,7 +82,7 @@ def _add(
 
 def bury(tx: Transaction, session: SessionId, number: int, fence: int) -> None:
     """The last event of a deleted session, for those who still follow it."""
-    _add(tx, session, SessionDeleted(), number=number, last=number, fence=fence, turn=None, said=None, at=tx.now)
+    add(tx, session, SessionDeleted(), number=number, last=number, fence=fence, turn=None, said=None, at=tx.now)
 
 
 def of_turn(tx: Transaction, session: SessionId, turn: TurnId, first: int) -> list[EventBody]:
@@ -192,7 +193,7 @@ def _replace(
 ) -> None:
     first, last = rows[0], rows[-1]
     tx.run("drop_events", session=session, first=first.number, last=last.last)
-    _add(
+    add(
         tx,
         session,
         body,

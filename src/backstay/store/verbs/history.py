@@ -126,7 +126,7 @@ def rotate(
         raise InvalidPayload("a compaction needs a summary of what it leaves behind", hint="Use message.summary(…).")
     _open_compacted(tx, door, said, keep_from)
     leave(tx, door)
-    return _rotated(tx, door, turn, won=True)
+    return _rotated(tx, door, _moved_up(turn, keep_from, len(said)), won=True)
 
 
 def open_calls(tx: Transaction, door: Door) -> frozenset[str]:
@@ -211,9 +211,18 @@ def _somebody_was_first(tx: Transaction, door: Door, parent: WindowId, turn: Ope
     return _rotated(tx, door, turn, won=False)
 
 
+def _moved_up(turn: OpenTurn | None, keep_from: int, summaries: int) -> OpenTurn | None:
+    """The proof of a turn whose input stands elsewhere in the next window; right after the summary if it was left."""
+    if turn is None:
+        return None
+    position = summaries + max(0, turn.input.position - keep_from)
+    return replace(turn, input=replace(turn.input, position=position))
+
+
 def _rotated(tx: Transaction, door: Door, turn: OpenTurn | None, *, won: bool) -> Rotated:
+    # The proof counts only its own holder's change: if somebody else's came between, it stays behind, and that shows.
     return Rotated(
-        open=None if turn is None else replace(turn, window=door.window, context=door.context),
+        open=None if turn is None else replace(turn, window=door.window, context=turn.context + won),
         window=windows.get(tx, door.window),
         won=won,
         revision=door.revision,

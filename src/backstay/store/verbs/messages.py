@@ -139,4 +139,5 @@ def _preview(text: str) -> str:
     # Most texts begin with words on one line, which need no tidying.
     if plain.isprintable() and "  " not in plain:
         return plain.strip()
-    return " ".join(text[: PREVIEW * 2].split())[:PREVIEW]
+    # A NUL is valid text and no database takes it bare.
+    return " ".join(text[: PREVIEW * 2].replace("\0", " ").split())[:PREVIEW]

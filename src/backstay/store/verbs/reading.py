@@ -3,10 +3,11 @@
 from collections.abc import Collection
 
 from backstay.errors import InvalidPayload, NotFound
+from backstay.model.about import Load
 from backstay.model.ids import SessionId, TurnId, WindowId
 from backstay.model.message import Message, MessagePage
 from backstay.model.session import SessionCursor, SessionFilter
-from backstay.model.turn import Call, Turn
+from backstay.model.turn import COMPACTOR, Call, Turn
 from backstay.model.window import Window
 from backstay.store.door import Door, find
 from backstay.store.engine import Transaction
@@ -124,6 +125,7 @@ def interrupted(tx: Transaction, agents: Collection[str], moment: int) -> list[t
     rows = (
         row
         for agent in agents
+        if agent != COMPACTOR
         for row in tx.all("interrupted_turns", agent=agent, moment=moment, most=RESUMPTIONS, limit=1_000)
     )
     return [(row[0], row[1]) for row in rows]
@@ -138,6 +140,12 @@ def addresses(tx: Transaction, session: SessionId, owner: str) -> tuple[str, ...
 def running_doors(tx: Transaction, after: str, limit: int) -> list[Door]:
     """Sessions with a running turn, for the reaper."""
     return [Door(*row) for row in tx.all("running_sessions", after=after, limit=limit)]
+
+
+def load(tx: Transaction) -> Load:
+    """How many turns run and wait, whoever's they are."""
+    row = tx.one("load")
+    return Load() if row is None else Load(running=row[0], waiting=row[1])
 
 
 def count(tx: Transaction) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from msgspec.structs import replace
 
 from backstay.errors import InvalidPayload
-from backstay.model.codec import check_name, encode_parts
+from backstay.model.codec import encode_parts
 from backstay.model.content import Part, check_input
 from backstay.model.ids import MessageId, SessionId, TurnId
 from backstay.model.turn import Accepted
@@ -18,7 +18,8 @@ from backstay.store.verbs.turns import TurnRow
 
 def retry(tx: Transaction, request: Request, served: Collection[str] | None = None) -> Accepted:
     """Submit the last turn's input again, from before that turn."""
-    _check_agent(tx, request)
+    if request.agent is not None:
+        submitting.check_agent(tx, request.agent)
     fingerprint = request.fingerprint("retry")
     first = submitting.already(tx, request, fingerprint)
     if first is not None:
@@ -39,7 +40,8 @@ def edit(
     served: Collection[str] | None = None,
 ) -> Accepted:
     """Submit other content in place of a person's message, from before its turn."""
-    _check_agent(tx, request)
+    if request.agent is not None:
+        submitting.check_agent(tx, request.agent)
     body = encode_parts(parts, tx.limits)
     check_input(parts)
     fingerprint = request.fingerprint("edit", message, body.text)
@@ -56,11 +58,6 @@ def edit(
 def _started_if(request: Request, agent: str, served: Collection[str] | None) -> Request:
     """The request, but not to be started here if its agent is not served here."""
     return request if served is None or agent in served else replace(request, start=False)
-
-
-def _check_agent(tx: Transaction, request: Request) -> None:
-    if request.agent is not None:
-        check_name("the agent's name", request.agent, tx.limits.name_bytes)
 
 
 def _enter(tx: Transaction, request: Request, verb: str) -> Door:

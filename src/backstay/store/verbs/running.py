@@ -1,11 +1,12 @@
 """A running turn: started, checkpointed, renewed and ended by its holder, or ended for a holder that is gone."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from backstay.errors import CorruptRecord, InvalidPayload, SessionBusy
-from backstay.model.codec import Encoded, arguments_hash, check_body, check_name, encode_usage
+from backstay.model.codec import Encoded, arguments_hash, check_body, check_name, decode_parts, encode_usage
 from backstay.model.content import BODIES, Body, ToolCall, ToolResult, Usage
 from backstay.model.event import (
     EventBody,
@@ -22,6 +23,7 @@ from backstay.model.ids import MessageId, TurnId, WorkerId
 from backstay.model.message import Message, NewMessage
 from backstay.model.story import messages_of
 from backstay.model.turn import (
+    COMPACTOR,
     OUTCOMES,
     Cancelled,
     Checkpointed,
@@ -54,6 +56,7 @@ def open_turn(
     tx: Transaction, door: Door, turn: TurnId, agent: str | None, input: Written, *, root: TurnId
 ) -> OpenTurn:
     """Take the lease for a turn and put its input into the window. The caller writes the turn's row and the door."""
+    found = door.context
     take_lease(tx, door)
     door.running, door.cancelling = turn, 0
     door.context += 1
@@ -62,8 +65,10 @@ def open_turn(
     (message,) = messages.append(tx, door, turn, [input])
     events.tell(tx, door, TurnStarted(agent), turn, Said(door.window, position, position + 1))
     door.held_event = door.last_event
-    said = Message(id=message, position=position, turn=turn, role="user", parts=input.message.parts, at=tx.now)
-    return _proof(door, turn, agent, root, said)
+    # As it is stored: the sender may still change the lists and mappings that it sent.
+    parts = decode_parts(message, *input.body)
+    said = Message(id=message, position=position, turn=turn, role="user", parts=parts, at=tx.now)
+    return _proof(door, turn, agent, root, said, found=found)
 
 
 def go_on_with(tx: Transaction, door: Door, turn: TurnRow, said: Message) -> OpenTurn:
@@ -73,7 +78,17 @@ def go_on_with(tx: Transaction, door: Door, turn: TurnRow, said: Message) -> Ope
     door.revision += 1
     events.tell(tx, door, TurnStarted(turn.agent), turn.id, Said(*messages.place_of(tx, said.id)))
     door.held_event = door.last_event
-    return _proof(door, turn.id, turn.agent, turn.root, said)
+    return _proof(door, turn.id, turn.agent, turn.root, said, found=door.context)
+
+
+def open_compaction(tx: Transaction, door: Door, turn: TurnId, said: Message) -> OpenTurn:
+    """Take the lease for a compaction, which has no input. The caller writes the turn's row and the door."""
+    take_lease(tx, door)
+    door.running, door.cancelling = turn, 0
+    door.revision += 1
+    events.tell(tx, door, TurnStarted(COMPACTOR), turn)
+    door.held_event = door.last_event
+    return _proof(door, turn, COMPACTOR, turn, said, found=door.context)
 
 
 def take_lease(tx: Transaction, door: Door) -> None:
@@ -83,7 +98,7 @@ def take_lease(tx: Transaction, door: Door) -> None:
     door.lease_until, door.lease_boot = tx.lease()
 
 
-def _proof(door: Door, turn: TurnId, agent: str | None, root: TurnId, said: Message) -> OpenTurn:
+def _proof(door: Door, turn: TurnId, agent: str | None, root: TurnId, said: Message, *, found: int) -> OpenTurn:
     return OpenTurn(
         id=turn,
         session=door.id,
@@ -93,6 +108,7 @@ def _proof(door: Door, turn: TurnId, agent: str | None, root: TurnId, said: Mess
         window=door.window,
         holder=door.holder or WorkerId(""),
         fence=door.fence,
+        found=found,
         context=door.context,
         event=door.held_event,
         lease_until=door.lease_until or 0,
@@ -125,10 +141,11 @@ def checkpoint(
     return Checkpointed(open=proof, mail=door.mail(), steering=taken, keys=keys)
 
 
-def finish(
-    tx: Transaction, turn: OpenTurn, bodies: Sequence[Body], outcome: Outcome, agents: Collection[str]
-) -> Finished:
-    """End the turn: its story becomes messages. Goes on with the next waiting turn if its agent is served here."""
+Following = Callable[[Transaction, Door], OpenTurn | None]
+
+
+def finish(tx: Transaction, turn: OpenTurn, bodies: Sequence[Body], outcome: Outcome, then: Following) -> Finished:
+    """End the turn: its story becomes messages. Then something else may be opened in the same transaction."""
     if type(outcome) not in OUTCOMES.values() or not isinstance(outcome.reason, str):
         raise InvalidPayload(f"{outcome!r} is no outcome", hint="Use Completed, Cancelled, Failed or Interrupted.")
     door = find_held(tx, turn)
@@ -136,24 +153,38 @@ def finish(
     _tell_bodies(tx, door, turn, bodies, {})
     unbroken = door.context == turn.context
     row = find_row(tx, turn.id, turn.owner)
-    said = end(tx, door, row, outcome)
-    opened = go_on(tx, door, agents)
+    said, whole = end(tx, door, row, outcome)
+    window, length, context = door.window, door.length, door.context
+    opened = then(tx, door)
     leave(tx, door)
     return Finished(
         turn=row.value(),
         event=door.last_event,
         messages=tuple(said),
         revision=door.revision,
-        context=door.context,
-        unbroken=unbroken,
+        window=window,
+        length=length,
+        context=context,
+        unbroken=unbroken and whole,
         opened=opened,
     )
 
 
-def end(tx: Transaction, door: Door, row: TurnRow, outcome: Outcome) -> list[MessageId]:
-    """End the running turn in this way, whoever asks, keeping everything it said. The caller writes the door."""
+class Ended(NamedTuple):
+    """The messages that a turn left, and whether they are all it said."""
+
+    messages: list[MessageId]
+    whole: bool
+
+
+def end(tx: Transaction, door: Door, row: TurnRow, outcome: Outcome) -> Ended:
+    """End the running turn in this way, whoever asks, keeping everything it said. The caller writes the door.
+
+    Words that were lost with a database that crashed under a living holder leave the answer marked as partial.
+    """
     story = events.of_turn(tx, door.id, row.id, row.first_event or 0)
-    said = messages_of(story, partial=not isinstance(outcome, Completed))
+    whole = not any(isinstance(event, TailLost) for event in story)
+    said = messages_of(story, partial=not (whole and isinstance(outcome, Completed)))
     position = door.length
     ids = messages.append(tx, door, row.id, messages.written(said))
     body = TurnEnded(outcome, messages=len(ids), may_have_run=_give_up_calls(tx, row, story))
@@ -163,11 +194,11 @@ def end(tx: Transaction, door: Door, row: TurnRow, outcome: Outcome) -> list[Mes
         for taken in tx.all("taken_turns", session=door.id, turn=row.id):
             _end_taken(tx, door, TurnRow(*taken), outcome)
     door.free()
-    door.turns += 1
+    door.turns += 0 if row.agent == COMPACTOR else 1
     door.revision += 1
     door.context += 1 if ids else 0
     door.touched_at = max(door.touched_at, tx.now)
-    return ids
+    return Ended(ids, whole)
 
 
 def _give_up_calls(tx: Transaction, row: TurnRow, story: Sequence[EventBody]) -> tuple[str, ...]:
@@ -223,14 +254,19 @@ def reap(tx: Transaction, door: Door) -> bool:
     lease = door.lease()
     if lease is None or door.running is None or not tx.lapsed(lease):
         return False
+    abandon(tx, door, door.running, "its process is gone")
+    return True
+
+
+def abandon(tx: Transaction, door: Door, turn: TurnId, why: str) -> None:
+    """End a running turn for which nobody speaks any more, and let go on what waits. Writes the door."""
     # The fence grows first, so a holder that only slept fails at its next write instead of writing into what follows.
     door.fence += 1
-    row = find_row(tx, door.running, door.owner)
+    row = find_row(tx, turn, door.owner)
     asked = bool(row.cancel_requested)
-    end(tx, door, row, Cancelled("cancelled before it stopped") if asked else Interrupted("its process is gone"))
+    end(tx, door, row, Cancelled("cancelled before it stopped") if asked else Interrupted(why))
     go_on(tx, door, ())
     leave(tx, door)
-    return True
 
 
 def require_free(door: Door) -> None:
@@ -257,13 +293,13 @@ def _tell_bodies(
 ) -> dict[str, str]:
     """Add what the agent said to the story; the keys of its tool calls."""
     keys: dict[str, str] = {}
-    for body in bodies:
-        if not isinstance(body, BODIES):
+    for said in bodies:
+        if not isinstance(said, BODIES):
             raise InvalidPayload(
-                f"an agent yielded {type(body).__name__}",
+                f"an agent yielded {type(said).__name__}",
                 hint="Yield Text, Thought, ToolCall, ToolResult, Usage, Custom.",
             )
-        check_body(body, tx.limits)
+        body = check_body(said, tx.limits)
         if isinstance(body, ToolCall):
             keys[body.id] = _note_call(tx, turn, body, repeats.get(body.id))
         elif isinstance(body, ToolResult):
@@ -348,13 +384,4 @@ def _end_row(tx: Transaction, row: TurnRow, outcome: Outcome, usage: Usage) -> N
 
 
 def _usage_of(story: Sequence[EventBody]) -> Usage:
-    reports = [event.usage for event in story if isinstance(event, UsageReported)]
-    if not reports:
-        return Usage()
-    return Usage(
-        input_tokens=sum(report.input_tokens for report in reports),
-        output_tokens=sum(report.output_tokens for report in reports),
-        cached_tokens=sum(report.cached_tokens for report in reports),
-        cost=sum(report.cost for report in reports),
-        model=reports[-1].model,
-    )
+    return sum((event.usage for event in story if isinstance(event, UsageReported)), start=Usage())

@@ -8,7 +8,7 @@ from backstay.model.codec import decode_parts
 from backstay.model.content import text_of
 from backstay.model.ids import SessionId
 from backstay.model.search import SearchHit, SearchPage
-from backstay.model.searchtext import SearchQuery, fts5_expression, segmented
+from backstay.model.searchtext import SearchQuery
 from backstay.model.session import SessionFilter
 from backstay.model.snippet import snippet
 from backstay.store.door import Door, find
@@ -26,7 +26,7 @@ def index(tx: Transaction, limit: int) -> int:
     for *message, owner in rows:
         text = _searchable(message)
         if text:
-            tx.run("index_message", key=message[0], owner_token=owner_token(owner), text=text)
+            tx.run("index_message", key=message[0], owner_token=owner_token(owner), text=tx.indexable(text))
     if rows:
         tx.run("set_indexed", key=rows[-1][0])
     return len(rows)
@@ -36,7 +36,7 @@ def unindex(tx: Transaction, message: Sequence[Any], owner: str) -> None:
     """Take a message out of the index before it is deleted."""
     text = _searchable(message)
     if text:
-        tx.run("unindex_message", key=message[0], owner_token=owner_token(owner), text=text)
+        tx.run("unindex_message", key=message[0], owner_token=owner_token(owner), text=tx.indexable(text))
 
 
 def indexed_to(tx: Transaction) -> int:
@@ -57,12 +57,13 @@ def search(
     """The best matches that the owner can reach."""
     if session is not None:
         find(tx, session, owner)
-    expression = f"owner : {owner_token(owner)} AND ({fts5_expression(query)})"
+    whose = owner_token(owner)
+    expression = tx.matching(whose, query)
     reach = _Reach(tx, owner, filter, session)
     hits: list[SearchHit] = []
     offset = 0
     while len(hits) < limit:
-        found = tx.all("found_messages", expression=expression, limit=_STEP, offset=offset)
+        found = tx.all("found_messages", expression=expression, owner_token=whose, limit=_STEP, offset=offset)
         hits += [hit for row in found if (hit := _hit(tx, row[0], query, reach))]
         offset += _STEP
         if len(found) < _STEP:
@@ -78,7 +79,7 @@ def owner_token(owner: str) -> str:
 def _searchable(message: Sequence[Any]) -> str:
     """What the index takes of a message: the words of people and agents, nothing of tools and summaries."""
     _, role, record, version, body = message
-    return segmented(text_of(decode_parts(record, version, body))) if role in _INDEXED else ""
+    return text_of(decode_parts(record, version, body)) if role in _INDEXED else ""
 
 
 def _hit(tx: Transaction, key: int, query: SearchQuery, reach: "_Reach") -> SearchHit | None:
@@ -88,6 +89,8 @@ def _hit(tx: Transaction, key: int, query: SearchQuery, reach: "_Reach") -> Sear
         return None
     _, _, message, turn, role, version, body, at, _ = row
     text = text_of(decode_parts(message, version, body))
+    if not (tx.finds_phrases or query.matches(text)):
+        return None
     return SearchHit(
         session=door.id, title=door.title, message=message, turn=turn, role=role, at=at, snippet=snippet(text, query)
     )

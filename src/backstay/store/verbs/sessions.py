@@ -6,7 +6,7 @@ import msgspec
 
 from backstay.errors import CorruptRecord, InvalidPayload, SessionExpired, TooLarge
 from backstay.model.address import Address
-from backstay.model.codec import check_name, check_text, decode_names
+from backstay.model.codec import check_name, check_text, decode_names, encode_names
 from backstay.model.event import (
     AddressPointed,
     EventBody,
@@ -19,15 +19,13 @@ from backstay.model.event import (
 )
 from backstay.model.event import SessionExpired as SessionExpiredEvent
 from backstay.model.ids import SessionId, WindowId
-from backstay.model.session import How, Resolved, Session, TitleBy, Ttl
+from backstay.model.session import Filing, How, Resolved, Session, TitleBy, Ttl
 from backstay.model.turn import Cancelled
 from backstay.store.door import Door, find, leave
-from backstay.store.engine import Transaction
+from backstay.store.engine import Overtaken, Transaction
 from backstay.store.verbs import events, running, windows
 from backstay.store.verbs.turns import TurnRow, find_row
 from backstay.store.verbs.windows import Opening
-
-_encode = msgspec.json.Encoder().encode
 
 
 def resolve(tx: Transaction, address: Address, owner: str, ttl: Ttl | None) -> Resolved:
@@ -42,15 +40,14 @@ def enter(tx: Transaction, address: Address, owner: str, ttl: Ttl | None) -> tup
     """The door of the living session behind the address. The caller writes the door."""
     row = tx.one("address", owner=owner, key=bytes.fromhex(address.key))
     if row is None:
-        return _create_at(tx, address, owner, ttl, 1), "created", 1
+        return _create_at(tx, address, owner, ttl, before=None, generation=1), "created", 1
     session, generation, spelling = row
     if spelling != address.spelling:
         raise CorruptRecord(f"address {address.key}", f"is stored as {spelling!r}, not {address.spelling!r}")
-    door = _living(tx, session, owner)
+    door = _living(tx, session, owner, ttl)
     if door is None:
-        return _create_at(tx, address, owner, ttl, generation + 1), "replaced", generation + 1
-    if ttl is not None:
-        _set_ttl(tx, door, ttl)
+        generation += 1
+        return _create_at(tx, address, owner, ttl, before=session, generation=generation), "replaced", generation
     return door, "resumed", generation
 
 
@@ -113,27 +110,43 @@ def tag(tx: Transaction, session: SessionId, owner: str, add: Sequence[str], rem
         return door.value(tx.now)
     if len(after) > tx.limits.tags:
         raise TooLarge(f"{session} would have {len(after)} tags; at most {tx.limits.tags} are accepted")
-    door.tags = _encode(sorted(after)).decode()
+    door.tags = encode_names(sorted(after))
     tx.run("set_tags", session=session, tags=door.tags)
     return _noticed(tx, door, SessionTagged(tuple(sorted(after - before)), tuple(sorted(before - after))))
+
+
+def file(tx: Transaction, session: SessionId, owner: str, filing: Filing, expect_revision: int | None) -> Session:
+    """Change title, pin, archive and tags in one transaction."""
+    door = _enter_open(tx, session, owner)
+    door.require_revision(expect_revision)
+    filed = door.value(tx.now)
+    if filing.title is not msgspec.UNSET:
+        filed = rename(tx, session, owner, filing.title, "person")
+    if filing.pinned is not msgspec.UNSET:
+        filed = pin(tx, session, owner, filing.pinned)
+    if filing.archived is not msgspec.UNSET:
+        filed = archive(tx, session, owner, filing.archived)
+    if filing.add_tags or filing.remove_tags:
+        filed = tag(tx, session, owner, filing.add_tags, filing.remove_tags)
+    return filed
 
 
 def point(tx: Transaction, address: Address, session: SessionId, owner: str) -> Session:
     """Lead an address to this session from now on."""
     door = _enter_open(tx, session, owner)
-    key = bytes.fromhex(address.key)
-    row = tx.one("address", owner=owner, key=key)
+    row = tx.one("address", owner=owner, key=bytes.fromhex(address.key))
     if row is not None and row[0] == session:
         return door.value(tx.now)
-    generation = 1 if row is None else row[1] + 1
-    tx.run("put_address", owner=owner, key=key, spelling=address.spelling, session=session, generation=generation)
+    before, generation = (None, 0) if row is None else (row[0], row[1])
+    _lead(tx, owner, address, session, before=before, generation=generation + 1)
     return _noticed(tx, door, AddressPointed(address.spelling))
 
 
-def end(tx: Transaction, session: SessionId, owner: str) -> Session:
+def end(tx: Transaction, session: SessionId, owner: str, expect_revision: int | None = None) -> Session:
     """End the session for good; what runs and waits is cancelled."""
     door = find(tx, session, owner)
     running.reap(tx, door)
+    door.require_revision(expect_revision)
     standing = door.standing(tx.now)
     if standing == "ended":
         return door.value(tx.now)
@@ -164,17 +177,29 @@ def _flag(what: str, value: object) -> bool:
     return value
 
 
-def _create_at(tx: Transaction, address: Address, owner: str, ttl: Ttl | None, generation: int) -> Door:
+def _create_at(
+    tx: Transaction, address: Address, owner: str, ttl: Ttl | None, *, before: SessionId | None, generation: int
+) -> Door:
     door = _create(tx, owner, address, ttl)
-    tx.run(
+    _lead(tx, owner, address, door.id, before=before, generation=generation)
+    return door
+
+
+def _lead(
+    tx: Transaction, owner: str, address: Address, session: SessionId, *, before: SessionId | None, generation: int
+) -> None:
+    """Lead an address to a session, unless it leads elsewhere by now than where it was seen to."""
+    key = bytes.fromhex(address.key)
+    if not tx.run(
         "put_address",
         owner=owner,
-        key=bytes.fromhex(address.key),
+        key=key,
         spelling=address.spelling,
-        session=door.id,
+        session=session,
         generation=generation,
-    )
-    return door
+        before=before,
+    ):
+        raise Overtaken(f"{address.spelling} was led elsewhere meanwhile")
 
 
 def _create(tx: Transaction, owner: str, address: Address | None, ttl: Ttl | None) -> Door:
@@ -215,13 +240,15 @@ def insert(
     )
 
 
-def _living(tx: Transaction, session: SessionId, owner: str) -> Door | None:
-    """The session's door if it still takes writes; one whose time ran out is closed on the way."""
+def _living(tx: Transaction, session: SessionId, owner: str, ttl: Ttl | None) -> Door | None:
+    """The session's door if it takes writes, also by the time to live that it is given now; else it is closed."""
     row = tx.one("door", session=session, owner=owner)
     if row is None:
         return None
     door = Door(*row)
     running.reap(tx, door)
+    if ttl is not None and door.standing(tx.now) == "open":
+        _set_ttl(tx, door, ttl)
     if door.standing(tx.now) == "open":
         return door
     if door.state == "open":

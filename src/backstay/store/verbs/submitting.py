@@ -14,7 +14,7 @@ from backstay.model.event import CancelRequested, TurnSubmitted
 from backstay.model.ids import MessageId, SessionId, TurnId
 from backstay.model.message import NewMessage
 from backstay.model.session import Session, Ttl
-from backstay.model.turn import Accepted, IfBusy, OpenTurn, Recorded, TurnState
+from backstay.model.turn import COMPACTOR, Accepted, IfBusy, OpenTurn, Recorded, TurnState
 from backstay.store.door import Door, find, leave
 from backstay.store.engine import Transaction
 from backstay.store.verbs import events, history, messages, running, sessions
@@ -47,12 +47,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         """Names the request for ever: its id is unique per owner and address, or per owner and session."""
         if self.id is None:
             return None
-        scope = self.to.key if isinstance(self.to, Address) else self.to
-        return sha256(f"{self.owner}\0{scope}\0{self.id}".encode()).digest()
+        return request_key(self.owner, self.to.key if isinstance(self.to, Address) else self.to, self.id)
 
     def fingerprint(self, *content: Json) -> bytes | None:
         """What tells a repetition of this request from another one under its id."""
         return None if self.id is None else content_hash(*content)
+
+
+def request_key(owner: str, scope: str, id: str) -> bytes:
+    """The one name of a request that this owner sent to an address, by its key, or to a session."""
+    return sha256(f"{owner}\0{scope}\0{id}".encode()).digest()
 
 
 class Input(NamedTuple):
@@ -66,7 +70,7 @@ class Input(NamedTuple):
 
 def submit(tx: Transaction, request: Request, parts: tuple[Part, ...]) -> Accepted:
     """Accept an input. It starts at once if nobody speaks and this worker is to run it."""
-    agent = check_name("the agent's name", request.agent, tx.limits.name_bytes)
+    agent = check_agent(tx, request.agent)
     body = encode_parts(parts, tx.limits)
     check_input(parts)
     fingerprint = request.fingerprint("submit", body.text)
@@ -74,6 +78,14 @@ def submit(tx: Transaction, request: Request, parts: tuple[Part, ...]) -> Accept
     if first is not None:
         return first
     return send(tx, enter(tx, request), request, Input(agent, parts, body, fingerprint))
+
+
+def check_agent(tx: Transaction, agent: object) -> str:
+    """The name of an agent that can be asked, or a refusal."""
+    name = check_name("the agent's name", agent, tx.limits.name_bytes)
+    if name == COMPACTOR:
+        raise InvalidPayload(f"{name} answers nobody", hint="Use `compact` to compact a session.")
+    return name
 
 
 def send(tx: Transaction, door: Door, request: Request, said: Input) -> Accepted:
@@ -303,7 +315,7 @@ def _check_record(tx: Transaction, said: Sequence[NewMessage]) -> list[Written]:
 def _check_message(tx: Transaction, message: NewMessage) -> Written:
     if not isinstance(message, NewMessage):
         raise InvalidPayload(f"{type(message).__name__} is no message", hint="Use message.user(…) and its like.")
-    if isinstance(message.parts, str) or not isinstance(message.partial, bool):
+    if not isinstance(message.parts, tuple | list) or not isinstance(message.partial, bool):
         raise InvalidPayload(f"{message!r} is malformed", hint="Use message.user(…) and its like.")
     body = encode_parts(parts_of(message.parts), tx.limits)
     check_role(message.role, message.parts)

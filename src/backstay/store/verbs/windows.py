@@ -5,6 +5,7 @@ said, so reading a window is a few range scans however often it was cut. When a 
 segments, it takes the window it was cut from as its base and starts a new list.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from backstay.errors import CorruptRecord
@@ -150,14 +151,19 @@ def last_turn(tx: Transaction, window: WindowId, until: int = END) -> tuple[Turn
     A turn that a compaction cut in two begins in the window behind; so does the last turn when all that is left of the
     conversation here is its summary.
     """
-    found = _last_turn_here(tx, window, until)
-    if found is not None and not found.at_edge:
-        return found.turn, found.spot
-    roots = _roots(tx, window)
-    before = None if roots.behind is None else last_turn(tx, roots.behind, roots.behind_until or 0)
-    if found is None or (before is not None and before[0] == found.turn):
-        return before
-    return found.turn, found.spot
+    latest: tuple[TurnId, Spot] | None = None
+    here: WindowId | None = window
+    while here is not None:
+        found = _last_turn_here(tx, here, until)
+        if found is not None:
+            if latest is not None and found.turn != latest[0]:
+                return latest
+            latest = found.turn, found.spot
+            if not found.at_edge:
+                return latest
+        roots = _roots(tx, here)
+        here, until = roots.behind, roots.behind_until or 0
+    return latest
 
 
 def reading(tx: Transaction, window: WindowId) -> list[Stretch]:
@@ -190,6 +196,37 @@ def rests_on(tx: Transaction, window: WindowId, until: int) -> list[tuple[Window
     if roots.behind is not None and roots.behind_until is not None:
         found.append((roots.behind, roots.behind_until))
     return found
+
+
+class Needed:
+    """What some sessions need of windows that are about to go, or to be left behind.
+
+    `read`: how many messages of a window are read as such; `sources`: which messages that were said in it.
+    """
+
+    def __init__(self, tx: Transaction, theirs: set[WindowId], sessions: Iterable[SessionId]) -> None:
+        self.read: dict[WindowId, int] = {}
+        self.sources: dict[WindowId, list[Stretch]] = {}
+        self._tx, self._theirs = tx, theirs
+        self._seen: dict[WindowId, int] = {}
+        for session in sessions:
+            for window in tx.all("windows_of", session=session):
+                self._visit(window[0])
+
+    def _visit(self, window: WindowId) -> None:
+        """Follow a window to everything it reads, and everything its summaries stand for."""
+        stack = [(window, END)]
+        while stack:
+            here, until = stack.pop()
+            if until <= self._seen.get(here, 0):
+                continue
+            self._seen[here] = until
+            if here in self._theirs:
+                self.read[here] = until
+            for part in own_stretches(self._tx, here, until):
+                if part.source in self._theirs:
+                    self.sources.setdefault(part.source, []).append(part)
+            stack += rests_on(self._tx, here, until)
 
 
 class _Found(NamedTuple):

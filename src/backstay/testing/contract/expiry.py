@@ -146,6 +146,21 @@ class ExpiryContract(ContractBase):
 
         assert session.expires_at == born + HOUR * 1000
 
+    @pytest.mark.parametrize("ttl", [Ttl(idle=HOUR), Ttl(absolute=HOUR)], ids=["idle", "absolute"])
+    def test_a_time_to_live_that_is_over_when_it_is_given_replaces_the_session(
+        self, store: Store, clock: ManualClock, ttl: Ttl
+    ) -> None:
+        first = store.resolve(room(), owner=ME).session
+        clock.advance(HOUR)
+
+        found = store.resolve(room(), owner=ME, ttl=ttl)
+        clock.advance(HOUR)
+        accepted = store.submit(room(), "hello", owner=ME, ttl=ttl)
+
+        assert (found.how, found.generation, found.session.state) == ("replaced", 2, "open")
+        assert store.session(first.id, owner=ME).state == "expired"
+        assert accepted.session.id not in (first.id, found.session.id)
+
     def test_a_session_can_be_created_submitted_to_and_recorded_with_a_time_to_live(
         self, store: Store, clock: ManualClock
     ) -> None:

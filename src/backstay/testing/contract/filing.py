@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from backstay.errors import InvalidPayload
+from backstay.errors import InvalidPayload, RevisionMismatch, TooLarge
 from backstay.model import event
 from backstay.model.ids import SessionId
-from backstay.model.session import Ttl
+from backstay.model.session import Filing, Ttl
 from backstay.store import Store
 from backstay.testing.clock import ManualClock
 from backstay.testing.contract.base import ContractBase
@@ -76,6 +76,46 @@ class FilingContract(ContractBase):
 
         assert (removed.title, removed.title_by) == (None, None)
         assert store.rename(session, "Generated", owner=ME, by="agent").title == "Generated"
+
+    def test_filing_changes_everything_at_once_and_leaves_the_rest(self, store: Store) -> None:
+        session = new_session(store)
+        store.pin(session, True, owner=ME)
+
+        filed = store.file(session, Filing(title="Dinner", archived=True, add_tags=("home",)), owner=ME)
+
+        assert (filed.title, filed.pinned, filed.archived, filed.tags) == ("Dinner", True, True, ("home",))
+        assert store.session(session, owner=ME) == filed
+        assert store.file(session, Filing(title=None), owner=ME).title is None
+
+    def test_filing_that_is_refused_in_part_changes_nothing(self, store: Store) -> None:
+        session = new_session(store)
+        before = look(store, session)
+
+        with pytest.raises(TooLarge):
+            store.file(session, Filing(title="Dinner", add_tags=("x" * 10_000,)), owner=ME)
+
+        assert look(store, session) == before
+
+    def test_filing_what_has_changed_meanwhile_is_refused(self, store: Store) -> None:
+        session = new_session(store)
+        seen = store.session(session, owner=ME).revision
+        now = store.rename(session, "Theirs", owner=ME)
+
+        with pytest.raises(RevisionMismatch):
+            store.file(session, Filing(title="Mine"), owner=ME, expect_revision=seen)
+        assert store.file(session, Filing(title="Mine"), owner=ME, expect_revision=now.revision).title == "Mine"
+
+    @pytest.mark.parametrize("verb", ["end", "delete"])
+    def test_ending_or_deleting_what_has_changed_meanwhile_is_refused(self, store: Store, verb: str) -> None:
+        session = new_session(store)
+        seen = store.session(session, owner=ME).revision
+        store.rename(session, "Theirs", owner=ME)
+        before = look(store, session)
+
+        with pytest.raises(RevisionMismatch):
+            (store.end if verb == "end" else store.delete)(session, owner=ME, expect_revision=seen)
+
+        assert look(store, session) == before
 
     @pytest.mark.parametrize("blank", [None, "", " \n "])
     def test_removing_a_title_that_is_not_there_writes_nothing(self, store: Store, blank: str | None) -> None:

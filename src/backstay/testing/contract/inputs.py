@@ -144,6 +144,11 @@ BAD_BODIES: dict[str, Bad] = {
     "half a token": Usage(input_tokens=0.5),  # type: ignore[arg-type]
     "a cost that is no number": Usage(cost=NAN),
     "a cost without end": Usage(cost=INFINITY),
+    "less than no cost": Usage(cost=-0.5),
+    "less than no tokens read": Usage(input_tokens=-1),
+    "less than no tokens said": Usage(output_tokens=-1),
+    "less than no tokens cached": Usage(cached_tokens=-1),
+    "more tokens than can be counted": Usage(input_tokens=1 << 63),
     "a model that is a number": Usage(model=5),  # type: ignore[arg-type]
     "a model with a lone surrogate": Usage(model="\ud800"),
     **{f"arguments: {name}": ToolCall("c9", "search", value) for name, value in BAD_JSON.items()},
@@ -160,6 +165,7 @@ BAD_MESSAGES: dict[str, Bad] = {
     "an unknown role": [NewMessage(role="robot", parts=(Text("hello"),))],  # type: ignore[arg-type]
     "no role": [NewMessage(role=None, parts=(Text("hello"),))],  # type: ignore[arg-type]
     "no parts": [NewMessage(role="user", parts=())],
+    "a part for parts": [NewMessage(role="user", parts=Text("hello"))],  # type: ignore[arg-type]
     "parts that are text": [NewMessage(role="user", parts="hello")],  # type: ignore[arg-type]
     "a part that is text": [NewMessage(role="user", parts=("hello",))],  # type: ignore[arg-type]
     "perhaps partial": [NewMessage(role="user", parts=(Text("hello"),), partial="perhaps")],  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from backstay.errors import BackstayError, InvalidPayload, LeaseLost, NotFound
 from backstay.model import message
 from backstay.model.content import Attachment, Text, ToolCall
 from backstay.model.ids import IdSource, MessageId, SessionId, TurnId, UploadId, WindowId
+from backstay.model.session import Filing
 from backstay.model.turn import Completed, OpenTurn
 from backstay.store import Store
 from backstay.testing.clock import ManualClock
@@ -67,6 +68,8 @@ VERBS: dict[str, Verb] = {
     "tag": lambda store, it, owner: store.tag(it.session, owner=owner, add=["home"]),
     "tag nothing": lambda store, it, owner: store.tag(it.session, owner=owner),
     "point": lambda store, it, owner: store.point(room("elsewhere"), it.session, owner=owner),
+    "file": lambda store, it, owner: store.file(it.session, Filing(title="Dinner"), owner=owner),
+    "file nothing": lambda store, it, owner: store.file(it.session, Filing(), owner=owner),
     "end": lambda store, it, owner: store.end(it.session, owner=owner),
     "delete": lambda store, it, owner: store.delete(it.session, owner=owner),
     "submit": lambda store, it, owner: store.submit(it.session, "hello", owner=owner),
@@ -81,6 +84,7 @@ VERBS: dict[str, Verb] = {
     "cancel what waits": lambda store, it, owner: store.cancel(it.waiting, owner=owner),
     "edit_waiting": lambda store, it, owner: store.edit_waiting(it.waiting, "else", owner=owner),
     "withdraw": lambda store, it, owner: store.withdraw(it.waiting, owner=owner),
+    "reorder": lambda store, it, owner: store.reorder(it.session, [it.waiting], owner=owner),
     "approve": lambda store, it, owner: store.approve(it.turn, "c1", owner=owner),
     "deny": lambda store, it, owner: store.deny(it.turn, "c1", owner=owner),
     "resume": lambda store, it, owner: store.resume(it.turn, owner=owner),
@@ -112,6 +116,7 @@ VERBS: dict[str, Verb] = {
     "addresses": lambda store, it, owner: store.addresses(it.session, owner=owner),
     "events_after": lambda store, it, owner: store.events_after(it.session, owner=owner),
     "search": lambda store, it, owner: store.search("question", owner=owner, session=it.session),
+    "export": lambda store, it, owner: store.export(it.session, owner=owner),
 }
 
 # Verbs to which no session means every session.

@@ -391,6 +391,57 @@ class QueueContract(ContractBase):
         store.claim([AGENT])
         assert texts(store, session) == ["second"]
 
+    def test_turns_that_wait_run_in_the_order_they_are_given(self, store: Store, other: Store) -> None:
+        session = new_session(store)
+        first, second, third = (enqueue(store, session, word) for word in ("first", "second", "third"))
+        before = store.session(session, owner=ME)
+
+        waiting = other.reorder(session, [third.id, first.id, second.id], owner=ME)
+
+        assert [turn.id for turn in waiting] == [third.id, first.id, second.id]
+        assert store.waiting(session, owner=ME) == waiting
+        assert store.session(session, owner=ME).revision == before.revision + 1
+        assert told(store, session)[-1] == event.TurnsReordered((third.id, first.id, second.id))
+        store.claim([AGENT])
+        assert texts(store, session) == ["third"]
+
+    def test_putting_turns_in_the_order_they_have_writes_nothing(self, store: Store) -> None:
+        session = new_session(store)
+        order = [enqueue(store, session).id, enqueue(store, session).id]
+        before = look(store, session, order)
+
+        store.reorder(session, order, owner=ME)
+
+        assert look(store, session, order) == before
+
+    def test_an_order_that_does_not_name_each_waiting_turn_once_is_refused(self, store: Store) -> None:
+        session = new_session(store)
+        first, second = enqueue(store, session), enqueue(store, session)
+
+        for order in ([first.id], [first.id, first.id], [second.id, first.id, second.id], []):
+            with refused(store, session, Conflict, first.id, second.id):
+                store.reorder(session, order, owner=ME)
+
+    def test_reordering_what_has_changed_meanwhile_is_refused(self, store: Store) -> None:
+        session = new_session(store)
+        first, second = enqueue(store, session), enqueue(store, session)
+        seen = store.session(session, owner=ME).revision
+        store.rename(session, "Theirs", owner=ME)
+
+        with refused(store, session, RevisionMismatch, first.id, second.id):
+            store.reorder(session, [second.id, first.id], owner=ME, expect_revision=seen)
+
+    def test_finished_messages_that_come_first_now_need_nobody_to_run_them(self, store: Store) -> None:
+        proof = start(store, room())
+        waiting = enqueue(store, proof.session, "asked")
+        recorded = store.record(proof.session, [message.user("noted")], owner=ME).turn
+        store.finish(proof, Completed())
+
+        store.reorder(proof.session, [recorded.id, waiting.id], owner=ME)
+
+        assert texts(store, proof.session)[-1] == "noted"
+        assert [turn.id for turn in store.waiting(proof.session, owner=ME)] == [waiting.id]
+
     def test_a_running_turn_is_neither_edited_nor_withdrawn(self, store: Store) -> None:
         proof = start(store, room())
 

@@ -1,6 +1,7 @@
 """Reading: messages in pages, the story from any step on, lists of sessions; nothing changes by being read."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -210,6 +211,30 @@ class ReadingContract(ContractBase):
 
         assert (first.gap, second.gap) == ("resync", None)
         assert first.events + second.events == story(store, session)
+
+    @pytest.mark.parametrize(
+        "cursor",
+        [None, 3, "3", Cursor(fence="1", number=3), Cursor(fence=1, number="3"), Cursor(fence=1, number=1.5)],  # type: ignore[arg-type]
+        ids=repr,
+    )
+    def test_what_is_no_cursor_is_refused(self, store: Store, cursor: Any) -> None:
+        with pytest.raises(InvalidPayload):
+            store.events_after(new_session(store), cursor, owner=ME)
+
+    @pytest.mark.parametrize("odd", ["3", 1.5, b"1", [1], Text("1")], ids=repr)
+    def test_what_is_no_place_no_filter_and_no_search_is_refused(self, store: Store, odd: Any) -> None:
+        session = new_session(store)
+        for where in ("before", "after", "last"):
+            with pytest.raises(InvalidPayload):
+                store.messages(session, owner=ME, **{where: odd})
+        for choice in ("filter", "after"):
+            with pytest.raises(InvalidPayload):
+                store.list(owner=ME, **{choice: odd})
+        with pytest.raises(InvalidPayload):
+            store.search("tea", owner=ME, filter=odd)
+        if not isinstance(odd, str):
+            with pytest.raises(InvalidPayload):
+                store.search(odd, owner=ME)
 
     @pytest.mark.parametrize("cursor", [Cursor(fence=-2, number=1), Cursor(fence=0, number=-1)])
     def test_a_cursor_with_negative_numbers_is_refused(self, store: Store, cursor: Cursor) -> None:

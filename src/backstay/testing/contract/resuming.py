@@ -10,6 +10,7 @@ from backstay.store import Store
 from backstay.testing.clock import ManualClock
 from backstay.testing.contract.base import LEASE, ContractBase
 from backstay.testing.contract.makers import (
+    AGENT,
     ME,
     enqueue,
     look,
@@ -242,3 +243,12 @@ class ResumeContract(ContractBase):
         (line,) = store.ledger(first.id, owner=ME)
         assert (line.turn, line.key, line.approval) == (proof.id, decided.key, decided.approval)
         assert line.effect == "called"
+
+    def test_a_turn_that_was_steered_before_it_was_interrupted_can_be_resumed(self, store: Store) -> None:
+        proof = start(store, room(), "write to kit")
+        store.steer(proof.session, "and to kim", owner=ME)
+        proof = store.checkpoint(proof, [Text("One moment.")], take_steering=True).open
+        store.finish(proof, Interrupted("stopped"))
+
+        assert store.interrupted([AGENT]) == ((proof.id, ME),)
+        assert store.resume(proof.id, owner=ME).input == proof.input

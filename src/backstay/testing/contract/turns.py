@@ -1,5 +1,7 @@
 """Turns: started, told in numbered events, cancelled, and ended in one of four ways."""
 
+import sys
+
 import msgspec
 import pytest
 
@@ -168,7 +170,10 @@ class TurnContract(ContractBase):
 
         assert told(store, proof.session)[-2:] == [event.TailLost(), event.TextDelta("four")]
         assert after.fence > proof.fence
-        assert store.finish(after, Completed()).turn.outcome == Completed()
+        finished = store.finish(after, Completed())
+        assert finished.turn.outcome == Completed()
+        assert not finished.unbroken
+        assert store.messages(proof.session, owner=ME).messages[-1].partial
 
     # --- renewal and mail -------------------------------------------------------------------------------------------
 
@@ -343,6 +348,16 @@ class TurnContract(ContractBase):
         total = Usage(input_tokens=30, output_tokens=3, cached_tokens=4, cost=0.75, model="large")
         assert finished.turn.usage == store.turn(proof.id, owner=ME).usage == total
         assert texts(store, proof.session) == ["hello", "hi"]
+
+    def test_usage_that_adds_up_to_more_than_can_be_stored_stays_at_the_most(self, store: Store) -> None:
+        most = Usage(input_tokens=(1 << 63) - 1, output_tokens=(1 << 63) - 1, cost=sys.float_info.max)
+        proof = start(store, room())
+        proof = say(store, proof, most, most)
+
+        finished = store.finish(proof, Completed(), bodies=[Usage(cost=1.5e308, cached_tokens=1)])
+
+        total = msgspec.structs.replace(most, cached_tokens=1)
+        assert finished.turn.usage == store.turn(proof.id, owner=ME).usage == total
 
     def test_a_turn_that_reported_no_usage_has_none(self, store: Store) -> None:
         assert run(store, room()).turn.usage == Usage()

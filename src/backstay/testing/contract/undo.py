@@ -273,6 +273,16 @@ class UndoContract(ContractBase):
 
         assert texts(store, session) == ["question 1", "answer 1"]
 
+    def test_undo_goes_behind_more_compactions_than_a_stack_is_deep(self, store: Store) -> None:
+        session = new_session(store)
+        talk(store, session, 2)
+        for _ in range(1_100):
+            compact(store, session, keep_from=store.session(session, owner=ME).length)
+
+        store.undo(session, owner=ME)
+
+        assert texts(store, session) == ["question 1", "answer 1"]
+
     def test_a_turn_that_was_compacted_while_it_ran_is_undone_as_a_whole(self, store: Store) -> None:
         session = new_session(store)
         talk(store, session)

@@ -1,0 +1,158 @@
+"""A site: a PostgreSQL server for benchmarks, what it spends, and stores in it to be copied."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+
+from backstay import open_store
+from backstay.clock import SystemClock
+from backstay.model.ids import IdSource, SessionId
+from benchmarks.speech import MESSAGES, OWNER
+from tests.servers.postgres import Home, Postgres
+
+_SETTINGS = {
+    "shared_buffers": "512MB",
+    "max_wal_size": "8GB",
+    "checkpoint_timeout": "1h",
+    # Both would come at a moment of their own choice, into one of the things that are compared.
+    "autovacuum": "off",
+    "bgwriter_lru_maxpages": "0",
+}
+_RATE = re.compile(r"tps = ([\d.]+)")
+_TABLES = ("sessions", "windows", "events")
+
+
+class Site:
+    """A server of one's own."""
+
+    def __init__(self, server: Postgres) -> None:
+        self._server = server
+
+    def database(self, template: str = "template1") -> str:
+        """The name of a new database."""
+        return self._server.database(template)
+
+    def url(self, database: str) -> str:
+        return self._server.url(database)
+
+    def wal(self) -> int:
+        """How many bytes were ever written ahead."""
+        return int(self._server.query("SELECT pg_current_wal_insert_lsn() - '0/0'")[0][0])
+
+    def checkpoint(self) -> None:
+        """From now on the first change of every page puts the whole page into the log."""
+        self._server.query("CHECKPOINT")
+
+    def size(self, database: str) -> int:
+        """How many bytes a database takes on the disk."""
+        return int(self._server.query("SELECT pg_database_size(%s)", database)[0][0])
+
+    def seconds(self) -> float:
+        """The processor time of the server and all its processes so far."""
+        ticks = sum(_ticks(pid, own=pid == self._server.pid) for pid in self._processes())
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def pgbench(self, database: str, clients: int, seconds: int) -> float:
+        """Transactions per second of its simple update."""
+        how = f"-N -n -c {clients} -j 2 -T {seconds}".split()
+        return float(_RATE.findall(self._run("pgbench", *how, self.url(database)))[0])
+
+    def prepare_pgbench(self) -> str:
+        """A database for it."""
+        name = self.database()
+        self._run("pgbench", "-i", "-q", "-s", "10", self.url(name))
+        return name
+
+    def _run(self, program: str, *arguments: str) -> str:
+        home = self._server.home
+        command = [home.installation.program(program), *arguments]
+        done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=True, **home.account.drop())
+        return done.stdout
+
+    def _processes(self) -> list[int]:
+        root = self._server.pid
+        found = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+        return [pid for pid in found if pid == root or _parent(pid) == root]
+
+
+def _stat(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    except OSError:
+        return []  # It ended just now; its parent has its ticks.
+
+
+def _parent(pid: int) -> int:
+    stat = _stat(pid)
+    return int(stat[1]) if stat else 0
+
+
+def _ticks(pid: int, *, own: bool) -> int:
+    stat = _stat(pid)
+    return sum(map(int, stat[11 : 15 if own else 13]))
+
+
+@contextmanager
+def site() -> Iterator[Site]:
+    """A server whose files lie in memory where there is room; gone afterwards."""
+    home = Home()
+    try:
+        with Postgres(home, settings=_SETTINGS) as server:
+            yield Site(server)
+    finally:
+        home.close()
+
+
+def fill_with_messages(url: str, messages: int) -> SessionId:
+    """A session with so many messages."""
+    with open_store(url) as store:
+        session = store.create(owner=OWNER).id
+        for low in range(0, messages, 500):
+            store.record(session, (MESSAGES * 250)[: min(500, messages - low)], owner=OWNER)
+    return session
+
+
+def fill_with_sessions(url: str, sessions: int) -> list[SessionId]:
+    """So many sessions in which nothing was said, copied from one that the store made."""
+    with open_store(url) as store:
+        first = store.create(owner=OWNER)
+    ids = IdSource(SystemClock())
+    named = [(ids.session(), ids.window()) for _ in range(sessions - 1)]
+    with psycopg.connect(url) as connection:
+        for table in _TABLES:
+            _multiply(connection, table, first.id, first.window, named)
+        connection.execute(sql.SQL("ANALYZE"))
+    return [first.id, *(session for session, _ in named)]
+
+
+def _multiply(
+    connection: psycopg.Connection[tuple[object, ...]],
+    table: str,
+    session: str,
+    window: str,
+    named: Sequence[tuple[str, str]],
+) -> None:
+    """Copy the rows of one session in one table under other names, with keys of their own."""
+    cursor = connection.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier(table)))
+    columns = [column.name for column in cursor.description or () if column.name != "key"]
+    rows = [dict(zip([column.name for column in cursor.description or ()], row, strict=True)) for row in cursor]
+    names = sql.SQL(", ").join(map(sql.Identifier, columns))
+    copying = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table), names)
+    with connection.cursor() as writer, writer.copy(copying) as copy:
+        for other, opened in named:
+            for row in rows:
+                copy.write_row([_renamed(row[name], {session: other, window: opened}) for name in columns])
+
+
+def _renamed(value: object, names: dict[str, str]) -> object:
+    if not isinstance(value, str):
+        return value
+    for old, new in names.items():
+        value = value.replace(old, new)
+    return value

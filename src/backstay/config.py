@@ -1,0 +1,175 @@
+"""Settings: what an operator may choose, read from a file, the environment and flags, in that order."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, get_type_hints
+
+import msgspec
+
+from backstay.errors import ConfigError
+
+PREFIX = "BACKSTAY_"
+Source = Literal["default", "file", "environment", "flag"]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that can be set. A list is written with commas in the environment."""
+
+    db: str = ""
+    host: str = "127.0.0.1"
+    port: int = 8642
+    workers: int = 1
+    agent: tuple[str, ...] = ()
+    on_interrupt: Literal["leave", "resume"] = "leave"
+    owner: str = "local"
+    auth: bool = True
+    token_file: str = ""
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    https: bool = False
+    sign_in_days: float = 30.0
+    body_bytes: int = 1 << 20
+    import_bytes: int = 64 << 20
+    header_bytes: int = 16 << 10
+    body_seconds: float = 30.0
+    requests_per_second: float = 100.0
+    request_burst: int = 200
+    streams: int = 10_000
+    streams_per_owner: int = 200
+    streams_per_token: int = 20
+    sessions_per_stream: int = 100
+    heartbeat_seconds: float = 15.0
+    slow_reader_seconds: float = 20.0
+    grace_seconds: float = 5.0
+    prompt: bool = True
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["json", "text"] = "json"
+
+
+class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings, and where each of them was chosen."""
+
+    settings: Settings
+    sources: dict[str, Source]
+    file: str | None
+
+
+def choose(
+    flags: Mapping[str, object], environment: Mapping[str, str], *, file: Path | None = None, home: Path | None = None
+) -> Chosen:
+    """The settings in force: flags beat the environment, which beats the file, which beats the defaults."""
+    named = file or _path(environment.get(f"{PREFIX}CONFIG"))
+    path = named or _usual_file(environment, home)
+    layers: list[tuple[Source, Mapping[str, object]]] = [
+        ("file", _read_file(path, must_exist=named is not None)),
+        ("environment", _read_environment(environment)),
+        ("flag", {name: value for name, value in flags.items() if value is not None}),
+    ]
+    values: dict[str, object] = {}
+    sources: dict[str, Source] = dict.fromkeys(Settings.__struct_fields__, "default")
+    for source, layer in layers:
+        _settings(layer, str(path) if source == "file" else source)
+        values |= layer
+        sources |= dict.fromkeys(layer, source)
+    values.setdefault("db", str(usual_database(environment, home)))
+    settings = _checked(_settings(values, "settings"))
+    return Chosen(settings=settings, sources=sources, file=str(path) if path and path.is_file() else None)
+
+
+def usual_database(environment: Mapping[str, str], home: Path | None = None) -> Path:
+    """Where sessions live unless told otherwise: the user's data directory."""
+    chosen = Path(environment.get("XDG_DATA_HOME", ""))
+    return (chosen if chosen.is_absolute() else _home(home) / ".local" / "share") / "backstay" / "backstay.db"
+
+
+def _usual_file(environment: Mapping[str, str], home: Path | None) -> Path | None:
+    chosen = Path(environment.get("XDG_CONFIG_HOME", ""))
+    try:
+        folder = chosen if chosen.is_absolute() else _home(home) / ".config"
+    except ConfigError:
+        return None
+    return folder / "backstay" / "config.toml"
+
+
+def _home(home: Path | None) -> Path:
+    try:
+        return home or Path.home()
+    except RuntimeError as error:
+        raise ConfigError("there is no home directory to keep sessions in", hint="Name a file with --db.") from error
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text else None
+
+
+def _read_file(path: Path | None, *, must_exist: bool) -> Mapping[str, object]:
+    if path is None or (not must_exist and not path.is_file()):
+        return {}
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}", hint="Name another file with --config."
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}", hint="Write lines such as port = 8642.") from error
+
+
+def _read_environment(environment: Mapping[str, str]) -> Mapping[str, object]:
+    hints = get_type_hints(Settings)
+    return {
+        name: _spelled(environment[PREFIX + name.upper()], hints[name])
+        for name in Settings.__struct_fields__
+        if PREFIX + name.upper() in environment
+    }
+
+
+def _spelled(text: str, hint: object) -> object:
+    """A variable's text as the list it stands for; everything else is converted with the rest."""
+    if hint == tuple[str, ...]:
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    return text
+
+
+def _settings(values: Mapping[str, object], where: str) -> Settings:
+    try:
+        return msgspec.convert(dict(values), Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where}: {error}", hint="`backstay config` lists every setting and its value.") from error
+
+
+def _checked(settings: Settings) -> Settings:
+    """The same settings, or a refusal: what is secure is not left to whoever reads the log."""
+    if not 0 <= settings.port <= 65_535:
+        raise ConfigError(f"port {settings.port} does not exist", hint="Choose 1 to 65535, or 0 for a free one.")
+    if settings.workers < 1:
+        raise ConfigError(f"{settings.workers} workers cannot serve", hint="Choose 1 or more.")
+    if not is_loopback(settings.host):
+        if not settings.auth:
+            raise ConfigError(
+                f"{settings.host} can be reached by others and auth is off", hint="Leave auth on, or bind 127.0.0.1."
+            )
+        if not settings.allowed_hosts:
+            raise ConfigError(
+                f"{settings.host} can be reached by others and no allowed_hosts are named",
+                hint="Name the hosts that clients use: --allowed-host chat.example.org",
+            )
+    return settings
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what listens there."""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def described(chosen: Chosen) -> list[tuple[str, Any, Source]]:
+    """Every setting with its value and where it comes from."""
+    return [(name, getattr(chosen.settings, name), chosen.sources[name]) for name in Settings.__struct_fields__]
+
+
+def current(flags: Mapping[str, object], *, file: Path | None = None) -> Chosen:
+    """The settings in force for this process."""
+    return choose(flags, os.environ, file=file)

@@ -1,0 +1,71 @@
+"""What belongs to one owner: the way in for those who serve many."""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar
+
+from backstay.model.ids import SessionId, TurnId
+from backstay.model.session import Session
+from backstay.runtime.desk import Desk
+from backstay.runtime.pulse import Pulse, Watch
+from backstay.runtime.session import SessionHandle
+from backstay.runtime.turn import TurnHandle
+
+T = TypeVar("T")
+
+
+class Lookout:
+    """Somebody's interest in several sessions at once: `news` is set when any of them has gone on."""
+
+    def __init__(self, news: asyncio.Event, watches: dict[SessionId, Watch], pulse: Pulse) -> None:
+        self.news, self._watches, self._pulse = news, watches, pulse
+
+    @property
+    def beat(self) -> int:
+        """Grows whenever anything was written anywhere."""
+        return self._pulse.beats
+
+    def head(self, session: SessionId) -> int:
+        """The number of the session's last event that is known of."""
+        return self._watches[session].head
+
+
+class Owned:
+    """One owner's part of an open app. The owner is named once, here, so that no verb can be asked without."""
+
+    def __init__(self, desk: Desk, owner: str) -> None:
+        self._desk, self.owner = desk, owner
+
+    def session(self, session: SessionId, *, agent: str = "default") -> SessionHandle:
+        """A session by its id; whether it is there and the owner's, its verbs will tell."""
+        return SessionHandle(self._desk, session, self.owner, agent)
+
+    async def turn(self, turn: TurnId) -> TurnHandle:
+        """A turn that was accepted before, by whatever process."""
+        crossing = self._desk.crossing
+        return TurnHandle(self._desk, await crossing.read(crossing.store.turn, turn, owner=self.owner), self.owner)
+
+    async def write(self, verb: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:  # Any: the verb's own
+        """Run a verb of the store that is a single write, such as `Store.save_draft`."""
+        done = await self._desk.crossing.write(verb, *args, owner=self.owner, **kwargs)
+        if isinstance(done, Session):
+            self._desk.pulse.tell(done.id, done.last_event)
+        return done
+
+    async def read(self, verb: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:  # Any: the verb's own
+        """Run a verb of the store that reads, such as `Store.marks`."""
+        crossing = self._desk.crossing
+        method: Callable[..., T] = getattr(crossing.store, verb.__name__)
+        return await crossing.read(method, *args, owner=self.owner, **kwargs)
+
+    @contextmanager
+    def lookout(self, sessions: Collection[SessionId], *, everything: bool = False) -> Iterator[Lookout]:
+        """Inside the block, be woken when one of these sessions goes on; or when anything at all is written."""
+        news = asyncio.Event()
+        with ExitStack() as stack:
+            watch = self._desk.pulse.watch
+            watches = {session: stack.enter_context(watch(session, self.owner, news=news)) for session in sessions}
+            if everything:
+                stack.enter_context(self._desk.pulse.listen(news))
+            yield Lookout(news, watches, self._desk.pulse)

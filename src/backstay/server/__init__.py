@@ -1,0 +1,1 @@
+"""The server: the runtime behind HTTP, and nothing that the log does not say."""

@@ -1,0 +1,114 @@
+"""The application: the gate, the operations, and the runtime that lives as long as the server does."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from backstay.agents.adapters import AgentLike
+from backstay.config import Settings
+from backstay.runtime.app import open_app
+from backstay.runtime.timing import Timing
+from backstay.server.endpoint import Endpoint, refusal
+from backstay.server.gate import Gate
+from backstay.server.metrics import Metrics
+from backstay.server.openapi import document
+from backstay.server.operation import AnyOperation
+from backstay.server.pages import Pages, is_public
+from backstay.server.problems import Refused
+from backstay.server.routes import access, attachments, events, exports, history, marks, sessions, turns
+from backstay.server.service import Service
+from backstay.server.tracing import Tracer, make_tracer
+from backstay.server.witness import ServerWitness
+
+OPERATIONS: tuple[AnyOperation, ...] = (
+    *sessions.OPERATIONS,
+    *turns.OPERATIONS,
+    *history.OPERATIONS,
+    *marks.OPERATIONS,
+    *attachments.OPERATIONS,
+    *exports.OPERATIONS,
+    *events.OPERATIONS,
+    *access.OPERATIONS,
+)
+
+
+class Server:
+    """The ASGI application. It opens its runtime when the server starts and closes it when the server stops."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        agents: Mapping[str, AgentLike],
+        *,
+        folder: Path | None = None,
+        tracer: Tracer | None = None,
+    ) -> None:
+        self._app = open_app(
+            settings.db,
+            agents=agents,
+            owner=settings.owner,
+            on_interrupt=settings.on_interrupt,
+            prompt=settings.prompt,
+            timing=Timing(grace=settings.grace_seconds),
+        )
+        tracer = tracer or make_tracer()
+        self.service = Service(settings, self._app, Metrics(folder))
+        self._witness = ServerWitness(self.service.metrics, tracer)
+        self._gate = Gate(self._routes(), self.service, _is_public, tracer)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._gate(scope, receive, send)
+
+    def stop(self) -> None:
+        """Let streams end; what else is under way may finish."""
+        self.service.streams.close()
+
+    def _routes(self) -> Starlette:
+        by_path: dict[str, list[AnyOperation]] = defaultdict(list)
+        for operation in OPERATIONS:
+            by_path[operation.path].append(operation)
+        routes = [Route(path, Endpoint(self.service, operations)) for path, operations in by_path.items()]
+        return Starlette(
+            routes=[*Pages(self.service, document(OPERATIONS)).routes(), *routes],
+            exception_handlers={404: _nothing_here, 405: _not_that_way},
+            lifespan=self._lifespan,
+        )
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        async with self._app:
+            self._app.report_to(self._witness)
+            saving = asyncio.create_task(_save_metrics(self.service), name="backstay metrics")
+            try:
+                yield
+            finally:
+                saving.cancel()
+                self.service.save_metrics()
+
+
+async def _save_metrics(service: Service) -> None:
+    """What is counted here is at most a second old for those who ask another worker."""
+    while True:
+        service.save_metrics()
+        await asyncio.sleep(1)
+
+
+def _is_public(method: str, path: str) -> bool:
+    open_to_all = {(one.method, one.path) for one in OPERATIONS if one.public}
+    return is_public(method, path) or (method, path) in open_to_all
+
+
+async def _nothing_here(_: Request, __: Exception) -> Response:
+    return refusal(Refused(404, "not_found", "there is nothing here", hint="See /api/openapi.json."))
+
+
+async def _not_that_way(request: Request, _: Exception) -> Response:
+    return refusal(Refused(405, "method", f"{request.method} means nothing here", hint="See /api/openapi.json."))

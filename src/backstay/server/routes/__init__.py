@@ -1,0 +1,1 @@
+"""The operations of the own API, by the noun they are about."""

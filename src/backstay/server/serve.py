@@ -1,0 +1,82 @@
+"""Serving: from settings to a server that answers, alone or with several workers."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from backstay.config import Settings
+from backstay.errors import ConfigError, StoreUnavailable
+from backstay.server import worker
+from backstay.server.casting import cast
+from backstay.server.firsttoken import ensure_token, make_link
+from backstay.server.logs import set_up
+from backstay.server.supervisor import Supervisor
+from backstay.store import About, open_store
+
+
+class Serving(msgspec.Struct, frozen=True, kw_only=True):
+    """What is served, told to the person who started it. `sign_in` works once; it is for them and for no log."""
+
+    url: str
+    sign_in: str | None
+    token_file: str | None
+    workers: int
+    store: About
+
+
+def serve(settings: Settings, announce: Callable[[Serving], None]) -> None:
+    """Listen, say so, and answer until told to stop."""
+    set_up(settings.log_level, settings.log_format)
+    cast(settings.agent)  # a name that leads nowhere is told at once, not by every worker
+    make_private(settings)
+    listener = _listen(settings)
+    with listener:
+        announce(_prepare(settings, listener))
+        if settings.workers == 1:
+            worker.run(settings, listener)
+        else:
+            asyncio.run(Supervisor(settings, listener).run())
+
+
+def make_private(settings: Settings) -> None:
+    """Make the database's directory, for its user alone."""
+    if "://" in settings.db:
+        return
+    directory = Path(settings.db).expanduser().parent
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"cannot make the directory {directory}: {error.strerror}", hint="Name another file with --db."
+        ) from error
+
+
+def _prepare(settings: Settings, listener: socket.socket) -> Serving:
+    """Open the store once before anybody serves it: migrate it, and see that there is a token."""
+    url = _url(settings, listener)
+    with open_store(settings.db) as store:
+        token_file = str(ensure_token(store, settings)) if settings.auth else None
+        sign_in = f"{url}login#{make_link(store, settings.owner)}" if settings.auth else None
+        return Serving(url=url, sign_in=sign_in, token_file=token_file, workers=settings.workers, store=store.about())
+
+
+def _listen(settings: Settings) -> socket.socket:
+    try:
+        return worker.listen(settings)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {settings.host} port {settings.port}: {error.strerror}",
+            hint="Choose another with --host and --port; port 0 takes a free one.",
+        ) from error
+
+
+def _url(settings: Settings, listener: socket.socket) -> str:
+    port = listener.getsockname()[1]
+    named = settings.allowed_hosts[0] if settings.allowed_hosts else settings.host
+    host = f"[{named}]" if ":" in named and not named.startswith("[") else named
+    if settings.https:
+        return f"https://{host}/"
+    return f"http://{host}:{port}/"

@@ -1,0 +1,74 @@
+"""Streams: how many are open, for whom, and how all of them end when the server does."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from backstay.config import Settings
+from backstay.server.caller import Caller
+from backstay.server.metrics import Metrics
+from backstay.server.problems import Refused, too_many
+
+
+class Streams:
+    """The open streams of this process."""
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self._settings, self._metrics = settings, metrics
+        self._by_owner: Counter[str] = Counter()
+        self._by_token: Counter[str] = Counter()
+        self._waiting: set[asyncio.Event] = set()
+        self.closing = False
+
+    @contextmanager
+    def one_more(self, caller: Caller) -> Iterator[None]:
+        """Count a stream while it is open."""
+        owner, token = caller.owner, caller.token or ""
+        self._by_owner[owner] += 1
+        self._by_token[token] += 1
+        self._metrics.streams.add(1)
+        try:
+            yield
+        finally:
+            _less(self._by_owner, owner)
+            _less(self._by_token, token)
+            self._metrics.streams.add(-1)
+
+    @contextmanager
+    def waking(self, news: asyncio.Event) -> Iterator[None]:
+        """Inside the block, set this event when the server closes."""
+        self._waiting.add(news)
+        try:
+            yield
+        finally:
+            self._waiting.discard(news)
+
+    def close(self) -> None:
+        """Let every stream say goodbye and end; open no other."""
+        self.closing = True
+        for news in self._waiting:
+            news.set()
+
+    def admit(self, caller: Caller) -> None:
+        """Refuse one more stream when there are too many."""
+        if self.closing:
+            raise Refused(503, "closing", "the server is stopping", hint="Connect again.", headers={"retry-after": "1"})
+        if self._by_owner.total() >= self._settings.streams:
+            raise Refused(
+                503,
+                "full",
+                "this server has no room for another stream",
+                hint="Try later.",
+                headers={"retry-after": "5"},
+            )
+        if self._by_owner[caller.owner] >= self._settings.streams_per_owner:
+            raise too_many(f"{caller.owner} has too many streams open", 5)
+        if self._by_token[caller.token or ""] >= self._settings.streams_per_token:
+            raise too_many("this token has too many streams open", 5)
+
+
+def _less(counts: Counter[str], name: str) -> None:
+    counts[name] -= 1
+    if not counts[name]:
+        del counts[name]

@@ -1,0 +1,120 @@
+"""What a move copies: every table that holds what people and agents did, in an order in which nothing is missed.
+
+A table that is not listed is the engine's own (`OWN`) and made anew by it. A test holds both lists against the schemas.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from backstay.store.engine import Row
+
+
+class Table(NamedTuple):
+    """A table, in the order of its key. `step` rows are copied at once.
+
+    Columns that point at rows of the same table are filled in `later`, when all rows are there.
+    """
+
+    name: str
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+    later: tuple[str, ...] = ()
+    step: int = 256
+
+    def key_of(self, row: Sequence[object]) -> Row:
+        """Where a row stands in the table."""
+        return tuple(row[self.columns.index(name)] for name in self.key)
+
+    def without_later(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """The rows as they can be added in any order."""
+        if not self.later:
+            return rows
+        kept = [name not in self.later for name in self.columns]
+        return [tuple(value if keep else None for value, keep in zip(row, kept, strict=True)) for row in rows]
+
+    def amendments(self, rows: Sequence[Row]) -> list[Row]:
+        """For each row that has any, what was left for later, and its key."""
+        places = [self.columns.index(name) for name in self.later]
+        return [
+            (*(row[place] for place in places), *self.key_of(row))
+            for row in rows
+            if any(row[place] is not None for place in places)
+        ]
+
+    # --- its statements, with `?` for each parameter -----------------------------------------------------------------
+
+    def select(self, *, from_start: bool) -> str:
+        """The next rows after a key."""
+        keys, marks = ", ".join(self.key), ", ".join("?" * len(self.key))
+        after = "" if from_start else f"WHERE ({keys}) > ({marks}) "
+        return f"SELECT {', '.join(self.columns)} FROM {self.name} {after}ORDER BY {keys} LIMIT ?"
+
+    def select_last(self) -> str:
+        """The greatest key."""
+        keys, order = ", ".join(self.key), ", ".join(f"{name} DESC" for name in self.key)
+        return f"SELECT {keys} FROM {self.name} ORDER BY {order} LIMIT 1"
+
+    def select_count(self) -> str:
+        """How many rows there are."""
+        return f"SELECT count(*) FROM {self.name}"
+
+    def insert(self) -> str:
+        """One row."""
+        return f"INSERT INTO {self.name} ({', '.join(self.columns)}) VALUES ({', '.join('?' * len(self.columns))})"
+
+    def update(self) -> str:
+        """What was left for later, of one row."""
+        filled, keys = (" = ?, ".join(self.later), " = ? AND ".join(self.key))
+        return f"UPDATE {self.name} SET {filled} = ? WHERE {keys} = ?"
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+TABLES = (
+    Table(
+        "sessions",
+        ("id",),
+        _words(
+            "id owner state revision context fence last_event held_event window_id start length holder lease_until"
+            " lease_boot running_id cancelling waiting steering queued turns activity touched_at preview title title_by"
+            " pinned archived tags family place source_id idle_ttl expires_by created_at active_at ended_at"
+        ),
+    ),
+    Table("addresses", ("owner", "key"), _words("owner key spelling session_id generation")),
+    Table(
+        "windows",
+        ("id",),
+        _words("id session_id parent_id reason start base_id base_until behind_id behind_until event at"),
+        later=_words("base_id base_until behind_id behind_until"),
+    ),
+    Table("segments", ("window_id", "start"), _words("window_id start source_id low high")),
+    Table("messages", ("key",), _words("key window_id position id turn_id role partial format body at")),
+    Table(
+        "turns",
+        ("id",),
+        _words(
+            "id session_id root_id agent state outcome reason steer taken_by cancel_requested place event first_event"
+            " format input request_key request_id request_hash usage created_at started_at ended_at"
+        ),
+    ),
+    Table(
+        "calls",
+        ("root_id", "ordinal"),
+        _words("root_id ordinal turn_id call_id name arguments_hash approval effect"),
+    ),
+    Table(
+        "events",
+        ("key",),
+        _words("key session_id number last fence turn_id kind format body source_id low high at"),
+    ),
+    Table("marks", ("session_id", "owner"), _words("session_id owner draft read_to at")),
+    Table("blobs", ("key",), _words("key owner upload_id hash size created_at")),
+    Table("chunks", ("key",), _words("key blob_key start bytes"), step=8),
+    Table("blob_uses", ("blob_key", "holder_id"), _words("blob_key holder_id")),
+    Table("tokens", ("id",), _words("id owner name kind hash created_at expires_at revoked_at")),
+)
+
+# Who works here now, how commits are looked up, the search index, and moves themselves.
+OWN = frozenset(_words("workers commits search indexed moves hosts"))

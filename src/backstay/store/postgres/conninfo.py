@@ -1,0 +1,52 @@
+"""Where the database is: the URL a person writes, completed with what keeps anybody from waiting for ever."""
+
+from urllib.parse import quote, urlencode
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from backstay.errors import ConfigError
+
+# A server that is gone is noticed in seconds, not after the hours that TCP allows. What the URL says comes first.
+_DEFAULTS = {
+    "application_name": "backstay",
+    "connect_timeout": "5",
+    "keepalives": "1",
+    "keepalives_count": "3",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "target_session_attrs": "read-write",
+    "tcp_user_timeout": "10000",
+}
+_SECRET = frozenset({"password", "passfile", "sslpassword"})
+
+
+class Place:
+    """A database, as the driver and as a person may know it."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
+        except psycopg.ProgrammingError as error:
+            raise ConfigError(
+                f"the PostgreSQL URL cannot be read: {error}", hint="Write postgresql://user@host:5432/database."
+            ) from error
+        self.conninfo = make_conninfo(**{**_DEFAULTS, **given})
+        self.shown = _shown({name: value for name, value in given.items() if name not in _SECRET})
+
+    def __str__(self) -> str:
+        return self.shown
+
+
+def _shown(given: dict[str, str]) -> str:
+    """The URL without its secrets."""
+    user = quote(given.pop("user", ""), safe="")
+    hosts = given.pop("host", "").split(",")
+    ports = given.pop("port", "").split(",")
+    ports = ports * len(hosts) if len(ports) == 1 else ports
+    places = ",".join(
+        quote(host, safe="") + (f":{port}" if port else "") for host, port in zip(hosts, ports, strict=False)
+    )
+    database = quote(given.pop("dbname", ""), safe="")
+    rest = f"?{urlencode(sorted(given.items()))}" if given else ""
+    return f"postgresql://{user}{'@' if user else ''}{places}/{database}{rest}"

@@ -1,0 +1,245 @@
+"""The database: a pool of connections, transactions that are run until they are decided, and lost answers looked up."""
+
+import itertools
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import psycopg
+from psycopg import Cursor
+from psycopg.rows import TupleRow
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from backstay.errors import BackstayError, CommitUnknown, StoreError, StoreUnavailable, UsedAfterFork
+from backstay.store.engine import Overtaken
+from backstay.store.postgres.conninfo import Place
+from backstay.store.postgres.faults import lost, overtaken, translated
+from backstay.store.postgres.wire import Watchdog, Wire
+
+T = TypeVar("T")
+Work = Callable[[Cursor[TupleRow]], T]
+
+CONNECTIONS = 16
+# Each time somebody else was first; a verb that still meets itself after so many times has found a fault of ours.
+TRIES = 100
+PAUSE = 0.1
+
+# How a transaction begins: leaves the writer's mark, announces its keys, and tells the time.
+_MARK = """
+INSERT INTO commits (writer, number) VALUES ({writer}, {number})
+ON CONFLICT (writer) DO UPDATE SET number = excluded.number
+RETURNING CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint),
+    pg_advisory_xact_lock_shared(1113815381, (SELECT CAST(last_value & 2147483647 AS int) FROM keys))
+"""
+_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
+# The wait for a standby must not be cut short by a timeout: the server would answer as if it had been waited for.
+_COMMIT = "SET LOCAL statement_timeout = 0; COMMIT"
+# Waits for a transaction of this writer that may still be under way, and changes nothing.
+_LOOK_UP = """
+INSERT INTO commits (writer, number) VALUES (%s, 0)
+ON CONFLICT (writer) DO UPDATE SET number = commits.number RETURNING number
+"""
+
+
+class Database:
+    """Runs work in transactions. Work that was overtaken or cut off is run again, as a whole, until time is up."""
+
+    def __init__(self, place: Place, *, name: str, wait_seconds: float, patience: float) -> None:
+        self.place = place
+        self._name, self._wait, self._patience = name, wait_seconds, patience
+        self._pid = os.getpid()
+        self._numbers = itertools.count(1)
+        self._failure: Exception | None = None
+        self._closed = threading.Event()
+        self._watchdog = Watchdog(wait_seconds * 3 + 5)
+        self._settings = {
+            "lock_timeout": f"{round(wait_seconds * 1000)}ms",
+            "statement_timeout": f"{round(wait_seconds * 3000)}ms",
+            "idle_in_transaction_session_timeout": f"{round(wait_seconds * 1000)}ms",
+        }
+        self._pool = ConnectionPool(
+            place.conninfo,
+            connection_class=Wire,
+            kwargs={"name": self._next_name, "settings": self._settings, "failed": self._failed},
+            min_size=0,
+            max_size=CONNECTIONS,
+            open=False,
+            # Who waits for a connection asks again; the pool need not try by itself, and later and later.
+            reconnect_timeout=0.0,
+            num_workers=1,
+        )
+        self._pool.open()
+
+    def connect(self) -> Wire:
+        """A connection of one's own, at once or not at all."""
+        try:
+            return Wire.connect(self.place.conninfo, name=self._next_name, settings=self._settings, failed=self._failed)
+        except psycopg.Error as error:
+            raise translated(error, str(self.place)) from error
+
+    def close(self) -> None:
+        """Let go of every connection."""
+        self._closed.set()
+        self._watchdog.close()
+        if os.getpid() == self._pid:
+            self._pool.close()
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def write(self, work: Callable[[Cursor[TupleRow], int], tuple[T, bool]], *, durable: bool) -> T:
+        """Run the work in a transaction of its own and return once that is committed.
+
+        The work gets the server's time, and says with its result whether it wrote anything.
+        """
+        return self._until_decided(lambda wire: self._transact(wire, work, durable=durable))
+
+    def _transact(self, wire: Wire, work: Callable[[Cursor[TupleRow], int], tuple[T, bool]], *, durable: bool) -> T:
+        wire.number += 1
+        with wire.cursor() as cursor:
+            try:
+                value, wrote = work(cursor, self._begin(cursor, wire, durable=durable))
+            except BaseException:
+                wire.roll_back()
+                raise
+            if wrote:
+                self._commit(cursor, wire)
+            else:
+                wire.roll_back()
+        return value
+
+    def _begin(self, cursor: Cursor[TupleRow], wire: Wire, *, durable: bool) -> int:
+        """Open the transaction, in one question; the server's time."""
+        opening = wire.opening if durable else wire.light_opening
+        cursor.execute(f"{opening}{self._mark(cursor, wire)}".encode())
+        while cursor.nextset():
+            pass
+        row = cursor.fetchone()
+        return int(row[0]) if row else 0
+
+    def _mark(self, cursor: Cursor[TupleRow], wire: Wire) -> str:
+        if not wire.keeps_statements:
+            return _MARK.format(writer=f"'{wire.writer}'", number=wire.number)
+        if not wire.prepared:
+            # Planned once per connection, which halves what it costs to begin.
+            cursor.execute(f"PREPARE backstay_mark (text, bigint) AS {_MARK.format(writer='$1', number='$2')}".encode())
+            wire.prepared = True
+        return f"EXECUTE backstay_mark ('{wire.writer}', {wire.number})"
+
+    def _commit(self, cursor: Cursor[TupleRow], wire: Wire) -> None:
+        try:
+            cursor.execute(_COMMIT)
+        except psycopg.Error as error:
+            if not lost(error, wire) or not self._was_committed(wire.writer, wire.number):
+                raise
+
+    def _was_committed(self, writer: str, number: int) -> bool:
+        """Whether the transaction whose answer was lost has happened; it will not happen later."""
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                with self._wire(deadline) as wire, wire.cursor() as cursor:
+                    cursor.execute(f"BEGIN; SET LOCAL lock_timeout = '{round(self._wait * 1000)}ms'")
+                    row = cursor.execute(_LOOK_UP, (writer,)).fetchone()
+                    wire.roll_back()
+                    return row is not None and row[0] == number
+            except (psycopg.Error, StoreUnavailable) as error:
+                if time.monotonic() >= deadline or self._closed.is_set():
+                    raise CommitUnknown(f"{self.place} was lost while it committed, and does not answer") from error
+                self._closed.wait(PAUSE)
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def begin_reading(cursor: Cursor[TupleRow]) -> None:
+        """Take one consistent snapshot with the next statement, and show it until the work is done."""
+        wire = cursor.connection
+        cursor.execute((_READING + (wire.timeouts if isinstance(wire, Wire) else "")).encode())
+
+    def read(self, work: Work[T]) -> T:
+        """Run work that only reads, in whatever transaction it begins for itself."""
+        return self._until_decided(lambda wire: self._look(wire, work))
+
+    def _look(self, wire: Wire, work: Work[T]) -> T:
+        with wire.cursor() as cursor:
+            try:
+                found = work(cursor)
+                if wire.in_transaction:
+                    cursor.execute("COMMIT")
+            except BaseException:
+                wire.roll_back()
+                raise
+        return found
+
+    # --- within -----------------------------------------------------------------------------------------------------
+
+    def _until_decided(self, attempt: Callable[[Wire], T]) -> T:
+        """Attempt it again while others are first or the server is away, for a bounded time."""
+        deadline = time.monotonic() + self._wait
+        last: Exception | None = None
+        for tried in range(TRIES):
+            with self._wire(deadline) as wire:
+                try:
+                    return attempt(wire)
+                except Overtaken as error:
+                    last = error
+                except psycopg.Error as error:
+                    last = error
+                    if not overtaken(error):
+                        self._refuse(error, wire, deadline)
+            # Idle connections may all have died with this one; only then is the server itself waited for.
+            self._closed.wait(PAUSE if tried > CONNECTIONS else 0)
+        raise StoreError(f"{self.place} let others go first {TRIES} times: {last}") from last
+
+    def _refuse(self, error: psycopg.Error, wire: Wire, deadline: float) -> None:
+        """Raise, unless the connection was cut off and there is still time for another one."""
+        if not lost(error, wire) or time.monotonic() >= deadline:
+            raise translated(error, str(self.place)) from error
+
+    @contextmanager
+    def _wire(self, deadline: float) -> Iterator[Wire]:
+        wire = self._take(deadline)
+        try:
+            with self._watchdog.watching(wire):
+                yield wire
+        finally:
+            self._pool.putconn(wire)
+
+    def _take(self, deadline: float) -> Wire:
+        self._refuse_unusable()
+        while True:
+            self._failure = None
+            try:
+                wire = self._pool.getconn(min(1.0, max(0.05, deadline - time.monotonic())))
+            except PoolTimeout:
+                if isinstance(self._failure, BackstayError):
+                    raise self._failure from None
+                if time.monotonic() >= deadline:
+                    raise self._away() from self._failure
+                self._refuse_unusable()
+            else:
+                if not wire.closed:
+                    return wire
+                self._pool.putconn(wire)
+
+    def _away(self) -> BackstayError:
+        if isinstance(self._failure, psycopg.Error):
+            return translated(self._failure, str(self.place))
+        return StoreUnavailable(
+            f"all {CONNECTIONS} connections to {self.place} were in use for {self._wait:g} s",
+            hint="Try again, or run fewer turns in one process.",
+        )
+
+    def _refuse_unusable(self) -> None:
+        if os.getpid() != self._pid:
+            raise UsedAfterFork(f"{self.place} was opened by process {self._pid}")
+        if self._closed.is_set():
+            raise StoreUnavailable(f"{self.place} is closed", hint="Open the store again.")
+
+    def _next_name(self) -> str:
+        return f"{self._name}.{next(self._numbers)}"
+
+    def _failed(self, error: Exception | None) -> None:
+        self._failure = error

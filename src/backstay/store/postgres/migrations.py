@@ -1,0 +1,97 @@
+"""Migrations: numbered files, applied in one transaction under a lock that everybody who opens the database takes."""
+
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import NamedTuple
+
+import psycopg
+
+from backstay.errors import SchemaMismatch, StoreArriving
+from backstay.store.postgres.faults import translated
+from backstay.store.postgres.wire import Wire
+
+_NAME = re.compile(r"(\d{4})_\w+\.sql")
+_LOCK = "SELECT pg_advisory_xact_lock(1113815383, 0)"
+_SCHEMA = "SELECT max(number), CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint) FROM backstay_schema"
+# Asked of the catalogue itself: `to_regclass` answers from a cache, which is out of date after a wait for the lock.
+_TABLES = """
+SELECT coalesce(bool_or(c.relname = 'backstay_schema'), false), count(*) > 0,
+    coalesce(bool_or(c.relname = 'backstay_moving'), false)
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = ANY (current_schemas(false))
+    AND c.relname IN ('backstay_schema', 'backstay_moving', 'sessions', 'events', 'keys')
+"""
+
+
+class Migration(NamedTuple):
+    """One step of the schema's history."""
+
+    number: int
+    name: str
+    sql: str
+
+
+def shipped() -> tuple[Migration, ...]:
+    """The migrations that come with this version, in order."""
+    folder = files("backstay.store.postgres").joinpath("migrations")
+    found = ((_NAME.fullmatch(file.name), file) for file in folder.iterdir())
+    return tuple(sorted(Migration(int(match[1]), file.name, file.read_text("utf-8")) for match, file in found if match))
+
+
+def migrate(wire: Wire, place: str, steps: Sequence[Migration]) -> tuple[int, int]:
+    """Bring the database to the newest schema; its number, and the server's time."""
+    try:
+        schema, server_time = _schema(wire, place)
+        if schema < steps[-1].number:
+            with wire.transaction():
+                _apply(wire, place, steps)
+            schema, server_time = _schema(wire, place)
+    except psycopg.Error as error:
+        raise translated(error, place) from error
+    if schema > steps[-1].number:
+        raise SchemaMismatch(
+            f"{place} has schema {schema}; this version of Backstay knows up to {steps[-1].number}",
+            hint="Upgrade this installation: pip install --upgrade backstay",
+        )
+    return schema, server_time
+
+
+def _apply(wire: Wire, place: str, steps: Sequence[Migration]) -> None:
+    """All steps that are missing, in one transaction: whoever comes at the same time waits, and finds them done."""
+    wire.execute(_LOCK)
+    schema, _ = _schema(wire, place)
+    if not schema:
+        wire.execute("CREATE TABLE IF NOT EXISTS backstay_schema (number BIGINT NOT NULL PRIMARY KEY)")
+    for step in steps:
+        if step.number > schema:
+            _run(wire, place, step)
+            wire.execute("INSERT INTO backstay_schema (number) VALUES (%s)", (step.number,))
+
+
+def _run(wire: Wire, place: str, step: Migration) -> None:
+    try:
+        wire.execute(step.sql.encode())
+    except (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError) as error:
+        raise SchemaMismatch(f"{place} cannot be changed by {step.name}: {error.diag.message_primary}") from error
+
+
+def _schema(wire: Wire, place: str) -> tuple[int, int]:
+    """The number of the last migration, 0 for an empty database; and the server's time."""
+    ours, taken, moving = _asked(wire, _TABLES)
+    if ours:
+        number, server_time = _asked(wire, _SCHEMA)
+        return number or 0, server_time
+    if moving:
+        raise StoreArriving(f"{place} is not a whole store: a move to it is not finished")
+    if taken:
+        raise SchemaMismatch(
+            f"{place} is not a Backstay database: it belongs to another program",
+            hint="Choose another database, or another schema with ?options=-csearch_path%3Dbackstay.",
+        )
+    return 0, 0
+
+
+def _asked(wire: Wire, question: str) -> tuple[int, ...]:
+    row = wire.execute(question.encode()).fetchone()
+    return row or (0, 0, 0)

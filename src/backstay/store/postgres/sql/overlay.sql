@@ -1,0 +1,64 @@
+-- Every statement in which PostgreSQL differs from the others.
+
+-- name: expiry
+least(coalesce(s.touched_at + s.idle_ttl, :now + 1), coalesce(s.expires_by, :now + 1))
+
+-- name: has_tag
+CAST(s.tags AS jsonb) @> to_jsonb(CAST(:tag AS text))
+
+-- name: set_read
+-- A read mark only moves forward.
+INSERT INTO marks (session_id, owner, read_to, at) VALUES (:session, :owner, :read_to, :now)
+ON CONFLICT (session_id, owner) DO UPDATE SET read_to = greatest(marks.read_to, excluded.read_to), at = excluded.at
+
+-- name: feed_after
+-- Keys become visible out of order; no event beyond the horizon is shown, so none is ever overtaken.
+SELECT e.key, e.session_id, {{event_columns}} FROM events e CROSS JOIN sessions s
+WHERE e.key > :position AND e.key <= :horizon AND s.id = e.session_id AND s.owner = :owner ORDER BY e.key LIMIT :limit
+
+-- name: end_of_feed
+-- Never a key that no event has: another engine, to which this store is moved, might give that one out again.
+SELECT coalesce(max(key), 0) FROM events WHERE key <= :horizon
+
+-- name: unindexed
+-- Messages that the search index does not know yet, in the order of their keys, as far as none can be overtaken.
+SELECT m.key, m.role, m.id, m.format, m.body, s.owner
+FROM messages m JOIN windows w ON w.id = m.window_id JOIN sessions s ON s.id = w.session_id
+WHERE m.key > (SELECT key FROM indexed) AND m.key <= :horizon ORDER BY m.key LIMIT :limit
+
+-- name: lower_indexed
+-- Keys are never given out again: there is nothing to lower.
+SELECT key FROM indexed WHERE false
+
+-- name: index_lag
+-- How many messages the index has not read yet.
+SELECT count(*) FROM messages WHERE key > (SELECT key FROM indexed)
+
+-- name: index_message
+INSERT INTO search (key, owner, words)
+VALUES (:key, :owner_token, CAST(nullif(:text, '') AS tsvector) || array_to_tsvector(ARRAY[CAST(:owner_token AS text)]))
+
+-- name: unindex_message
+DELETE FROM search WHERE key = :key AND owner = :owner_token
+
+-- name: found_messages
+-- What may match, best first, among all of this owner's texts; phrases and reach are the caller's to check.
+SELECT f.key, f.rank FROM (
+    SELECT i.key, ts_rank(i.words, CAST(:expression AS tsquery), 1) AS rank FROM search i
+    WHERE i.words @@ CAST(:expression AS tsquery)
+    UNION ALL
+    SELECT i.key, 0 FROM search i WHERE i.words IS NULL AND i.owner = :owner_token
+) f ORDER BY f.rank DESC, f.key DESC LIMIT :limit OFFSET :offset
+
+-- name: old_commits
+-- Forgets the marks of writers that began before this one.
+DELETE FROM commits WHERE writer < :writer
+
+-- name: release_leases
+-- A holder that closes says so: from now on its turns are anybody's to end.
+UPDATE sessions SET lease_until = 0 WHERE holder = :worker AND running_id IS NOT NULL
+
+-- name: old_workers
+-- Forgets workers that began before this one and hold nothing.
+DELETE FROM workers w WHERE w.id < :worker
+    AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.running_id IS NOT NULL AND s.holder = w.id)

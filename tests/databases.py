@@ -1,0 +1,129 @@
+"""Where a test's store lies: in a file of its own, or in a PostgreSQL database that was emptied for it.
+
+A test that asks for `place` runs on every engine and names none. Making a database takes as long as a whole test;
+emptying one takes a tenth of that.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import psycopg
+import pytest
+
+from backstay.store import open_store
+from tests.servers.postgres import Postgres
+
+Place = Path | str
+
+_EMPTY = """
+SET lock_timeout = '20s';
+DELETE FROM search; DELETE FROM blob_uses; DELETE FROM blobs; DELETE FROM calls; DELETE FROM turns; DELETE FROM marks;
+DELETE FROM events; DELETE FROM messages; DELETE FROM segments; DELETE FROM windows; DELETE FROM addresses;
+DELETE FROM sessions; DELETE FROM workers; DELETE FROM commits; DELETE FROM tokens
+"""
+
+
+def emptied(url: str) -> str:
+    """The same database with nothing but its tables."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(_EMPTY)
+    return url
+
+
+@contextmanager
+def locked(url: str) -> Iterator[None]:
+    """Inside the block every write to the database waits, and reading goes on."""
+    with psycopg.connect(url) as connection:
+        connection.execute("LOCK TABLE commits IN EXCLUSIVE MODE")
+        yield
+
+
+def let_leases_lapse(place: Place, pid: int) -> None:
+    """Let the time pass after which a process that is gone is missed; on its own machine a file lock tells at once."""
+    if isinstance(place, Path):
+        return
+    with psycopg.connect(place) as connection:
+        # Whatever the server still does for the dead has ended when this lock is there.
+        connection.execute("LOCK TABLE commits IN EXCLUSIVE MODE")
+        connection.execute(
+            "UPDATE sessions SET lease_until = 0 WHERE holder IN (SELECT id FROM workers WHERE pid = %s)", (pid,)
+        )
+
+
+@pytest.fixture(scope="session")
+def used_database(postgres: Postgres) -> Iterator[str]:
+    """The URL of a database that many tests use, one after the other."""
+    name = postgres.database()
+    url = postgres.url(name)
+    open_store(url).close()
+    yield url
+    postgres.drop(name)
+
+
+@pytest.fixture
+def empty_database(used_database: str) -> Iterator[str]:
+    """The URL of a database in which a store was made and nothing was written."""
+    yield used_database
+    emptied(used_database)
+
+
+class Places(NamedTuple):
+    """Gives one place after the other with nothing in it; only the last one may still be used.
+
+    In a far place every question takes a while: a test that asks many may ask fewer there.
+    """
+
+    fresh: Callable[[], Place]
+    far: bool
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
+    """Places on each engine."""
+    if request.param == "sqlite":
+        numbers = itertools.count(1)
+        return Places(lambda: tmp_path / f"{next(numbers)}" / "store.db", far=False)
+    url: str = request.getfixturevalue("empty_database")
+    return Places(lambda: emptied(url), far=True)
+
+
+@pytest.fixture
+def place(places: Places) -> Place:
+    """Where the store of this test lies; there is nothing yet."""
+    return places.fresh()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def bare_places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Place]]:
+    """Gives one place after the other where no store was ever made."""
+    numbers = itertools.count(1)
+    if request.param == "sqlite":
+        yield lambda: tmp_path / f"{next(numbers)}" / "store.db"
+        return
+    server: Postgres = request.getfixturevalue("postgres")
+    made: list[str] = []
+
+    def database() -> Place:
+        made.append(server.database())
+        return server.url(made[-1])
+
+    yield database
+    for name in made:
+        server.drop(name)
+
+
+@pytest.fixture
+def new_database(postgres: Postgres) -> Iterator[Callable[[], str]]:
+    """Makes databases in which there is nothing; they are gone afterwards."""
+    made: list[str] = []
+
+    def database() -> str:
+        made.append(postgres.database())
+        return postgres.url(made[-1])
+
+    yield database
+    for name in made:
+        postgres.drop(name)

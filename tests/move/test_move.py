@@ -1,0 +1,421 @@
+"""A store moves: everything arrives, nothing can be written where it was, and nobody opens what is not whole."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import psycopg
+import pytest
+
+from backstay import Text, call_off_move, move, open_store
+from backstay.errors import ConfigError, CorruptRecord, SchemaMismatch, SessionBusy, StoreArriving, StoreMoved
+from backstay.model import message as m
+from backstay.model.event import Cursor
+from backstay.model.move import MoveProgress
+from backstay.model.turn import Completed
+from backstay.store.moving.tables import OWN, TABLES
+from backstay.testing.contract.makers import ME, start
+from backstay.testing.opening import open_sqlite
+from tests.crash.audit import audit
+from tests.crash.processes import Crew
+from tests.crash.scenario import Opener, a_random_day
+from tests.databases import Place
+from tests.move.conftest import EVERY_ROAD, Road
+from tests.move.life import CHAT, DESK, HASTY, PHOTO, Life, a_life, blob, tale
+
+FILES = {"search_config", "search_data", "search_docsize", "search_idx", "search_content"}
+
+
+# A window that was cut more often than this rests on another one.
+MANY_CUTS = 66
+
+on_every_road = pytest.mark.parametrize("road", EVERY_ROAD, indirect=True)
+
+
+def settled(place: Place, turns: int = 0, cuts: int = 2) -> Life:
+    """A store in which there was a life, and which nobody uses any more."""
+    with open_store(place) as store:
+        return a_life(store, turns, cuts)
+
+
+class Cut(Exception):
+    """Somebody pulls the plug."""
+
+
+def cut_at(step: str, table: str) -> Callable[[MoveProgress], None]:
+    """Pulls the plug when the move has got so far."""
+
+    def hear(progress: MoveProgress) -> None:
+        if (progress.step, progress.table) == (step, table):
+            raise Cut
+
+    return hear
+
+
+# --- everything arrives ---------------------------------------------------------------------------------------------
+
+
+@on_every_road
+def test_everything_a_store_tells_is_told_at_the_new_place(road: Road) -> None:
+    settled(road.source, cuts=MANY_CUTS)
+    with open_store(road.source) as store:
+        before = tale(store)
+
+    move(road.source, road.target)
+
+    with open_store(road.target) as store:
+        assert tale(store) == before
+    with Crew(1) as auditor:
+        assert auditor.all(audit, road.target) == [[]]
+
+
+def test_a_move_says_how_many_rows_of_what_hash_have_arrived_and_how_far_it_is(road: Road) -> None:
+    settled(road.source, turns=150)
+    heard: list[MoveProgress] = []
+
+    moved = move(road.source, road.target, progress=heard.append)
+    back = move(road.target, road.fresh())
+
+    assert all(table.rows for table in moved.tables), "the life leaves something in every table"
+    assert back.tables == moved.tables
+    for table in moved.tables:
+        copied = [(said.rows, said.total) for said in heard if (said.step, said.table) == ("copying", table.name)]
+        checked = [said.rows for said in heard if (said.step, said.table) == ("checking", table.name)]
+        assert copied == sorted(copied)
+        assert copied[-1] == (table.rows, table.rows)
+        assert checked[-1] == table.rows
+    assert heard[-1].step == "indexing"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_dice_wrote_goes_there_and_back_and_is_the_same(seed: int, tmp_path: Path, database: str) -> None:
+    opener = Opener(tmp_path / "store.db")
+    for _ in a_random_day(seed)(opener):
+        pass
+    opener.close()
+    with open_sqlite(tmp_path / "store.db") as store:
+        store.reap()
+        before = tale(store)
+
+    there = move(tmp_path / "store.db", database)
+    back = move(database, tmp_path / "again" / "store.db")
+
+    assert there.tables == back.tables
+    with open_sqlite(tmp_path / "again" / "store.db") as store:
+        assert tale(store) == before
+
+
+def test_every_table_and_column_is_moved_or_the_engines_own(tmp_path: Path, database: str) -> None:
+    open_store(tmp_path / "store.db").close()
+    open_store(database).close()
+    declared = {table.name: set(table.columns) for table in TABLES}
+
+    for columns in (columns_of_file(tmp_path / "store.db"), columns_of_database(database)):
+        assert {name: found for name, found in columns.items() if name not in OWN} == declared
+        assert set(columns) >= OWN
+
+
+def columns_of_file(path: Path) -> dict[str, set[str]]:
+    """All tables of a file but those that the index is made of."""
+    connection = apsw.Connection(str(path))
+    names = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    found = {
+        name: {row[1] for row in connection.execute(f"PRAGMA table_info({name})")}
+        for name in names
+        if name not in FILES
+    }
+    connection.close()
+    return found
+
+
+def columns_of_database(url: str) -> dict[str, set[str]]:
+    """All tables of a database but the one that says which it is."""
+    found: dict[str, set[str]] = {}
+    with psycopg.connect(url) as connection:
+        for name, column in connection.execute(
+            "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'public'"
+        ):
+            found.setdefault(name, set()).add(column)
+    del found["backstay_schema"]
+    return found
+
+
+# --- life goes on ---------------------------------------------------------------------------------------------------
+
+
+@on_every_road
+def test_requests_addresses_uploads_and_what_waits_go_on_at_the_new_place(road: Road) -> None:
+    life = settled(road.source)
+
+    move(road.source, road.target)
+
+    with open_store(road.target) as store:
+        assert store.submit(CHAT, "is anybody here?", owner=ME, request_id="first").turn.id == life.asked
+        assert store.resolve(CHAT, owner=ME).session.id == life.chat
+        assert store.resolve(DESK, owner=ME).session.id == life.desk
+        assert blob(store, life.photo) == PHOTO
+        assert store.upload_chunk(life.upload, 100, PHOTO[100:200], owner=ME) == 200
+        claimed = store.claim([HASTY])
+        assert claimed is not None
+        store.finish(claimed, Completed(), bodies=[Text("at last")])
+        assert store.messages(life.desk, owner=ME).messages[-1].text == "at last"
+        store.undo(life.fork, owner=ME)
+
+
+def test_a_store_that_moved_twice_still_knows_its_directories(road: Road) -> None:
+    life = settled(road.source)
+    third = road.source.parent / "third" / "store.db" if isinstance(road.source, Path) else road.fresh()
+
+    move(road.source, road.target)
+    move(road.target, third)
+
+    with open_store(third) as store:
+        assert store.resolve(DESK, owner=ME).session.id == life.desk
+        assert store.submit(DESK, "next, please", owner=ME, agent=HASTY, request_id="next").turn.session == life.desk
+
+
+def test_followers_go_on_from_where_they_were(road: Road) -> None:
+    life = settled(road.source)
+    with open_store(road.source) as store:
+        store.finish_upload(store.begin_upload(owner=ME), owner=ME)
+        end = store.feed(None, owner=ME).next
+        seen = store.events_after(life.desk, owner=ME, limit=1000).events[-1]
+        cursor = Cursor(number=seen.last, fence=seen.fence)
+
+    move(road.source, road.target)
+
+    with open_store(road.target) as store:
+        assert store.feed(end, owner=ME).events == ()
+        assert store.events_after(life.desk, cursor, owner=ME).events == ()
+        store.rename(life.desk, "still here", owner=ME)
+        (fresh,) = store.feed(end, owner=ME).events
+        assert store.events_after(life.desk, cursor, owner=ME).events == (fresh.event,)
+
+
+def test_new_keys_are_never_old_ones(road: Road) -> None:
+    life = settled(road.source, turns=150)
+
+    move(road.source, road.target)
+
+    with open_store(road.target) as store:
+        store.record(life.chat, [m.user("a lighthouse"), m.assistant("shines")], owner=ME)
+        assert [hit.session for hit in store.search("lighthouse", owner=ME).hits] == [life.chat]
+        assert len(store.search("harbour", owner=ME).hits) == 1
+
+
+# --- the source -----------------------------------------------------------------------------------------------------
+
+
+def test_the_place_that_was_left_can_be_read_and_says_where_the_store_is(road: Road) -> None:
+    life = settled(road.source)
+    with open_store(road.source) as early:
+        before = early.session(life.chat, owner=ME)
+
+        moved = move(road.source, road.target)
+
+        with open_store(road.source) as late:
+            for store in (early, late):
+                assert store.session(life.chat, owner=ME) == before
+                with pytest.raises(StoreMoved, match="it is at") as refused:
+                    store.rename(life.chat, "lost", owner=ME)
+                assert moved.target in str(refused.value)
+
+
+def test_everything_that_was_acknowledged_while_the_move_began_has_arrived(road: Road) -> None:
+    open_store(road.source).close()
+    said: list[list[str]] = [[] for _ in range(3)]
+    talking = threading.Barrier(4)
+
+    def talk(number: int) -> None:
+        with open_store(road.source) as store:
+            session = store.create(owner=ME).id
+            talking.wait()
+            try:
+                while True:
+                    text = f"{number} said {len(said[number])}"
+                    store.record(session, [m.user(text)], owner=ME)
+                    said[number].append(text)
+            except StoreMoved:
+                pass
+
+    threads = [threading.Thread(target=talk, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    talking.wait()
+    move(road.source, road.target)
+    for thread in threads:
+        thread.join()
+
+    with open_store(road.target) as store:
+        arrived = [
+            [message.text for message in store.messages(session.id, owner=ME).messages]
+            for session in store.list(owner=ME).sessions
+        ]
+    assert sorted(arrived) == sorted(said)
+
+
+def test_a_store_with_a_running_turn_stays_as_it_was(road: Road) -> None:
+    life = settled(road.source)
+    with open_store(road.source) as store:
+        turn = start(store, life.chat, "not yet")
+
+        with pytest.raises(SessionBusy, match="1 turns"):
+            move(road.source, road.target)
+
+        store.finish(turn, Completed(), bodies=[Text("now")])
+    assert move(road.source, road.target).tables
+
+
+def test_a_move_that_is_called_off_leaves_the_source_as_if_it_had_never_begun(road: Road) -> None:
+    life = settled(road.source)
+    with pytest.raises(Cut):
+        move(road.source, road.target, progress=cut_at("copying", "events"))
+
+    call_off_move(road.source)
+
+    with open_store(road.source) as store:
+        store.rename(life.chat, "still here", owner=ME)
+    with pytest.raises(ConfigError, match="there is none"):
+        call_off_move(road.source)
+    assert move(road.source, road.fresh()).tables
+    with pytest.raises(ConfigError, match="it is finished"):
+        call_off_move(road.source)
+
+
+def test_a_mover_that_goes_on_after_the_move_was_called_off_opens_nothing(road: Road) -> None:
+    settled(road.source)
+
+    def hear(progress: MoveProgress) -> None:
+        if (progress.step, progress.table) == ("checking", "events"):
+            call_off_move(road.source)
+
+    with pytest.raises(ConfigError, match="called off"):
+        move(road.source, road.target, progress=hear)
+
+    with pytest.raises(StoreArriving):
+        open_store(road.target)
+
+
+# --- the target -----------------------------------------------------------------------------------------------------
+
+
+def test_what_has_arrived_in_part_cannot_be_opened_and_goes_on_when_the_move_is_run_again(road: Road) -> None:
+    settled(road.source)
+    with open_store(road.source) as store:
+        before = tale(store)
+
+    for table in TABLES[::2]:
+        with pytest.raises(Cut):
+            move(road.source, road.target, progress=cut_at("copying", table.name))
+        with pytest.raises(StoreArriving, match="not finished"):
+            open_store(road.target)
+    move(road.source, road.target)
+
+    with open_store(road.target) as store:
+        assert tale(store) == before
+
+
+def test_who_had_the_empty_target_open_writes_nothing_into_it_before_everything_is_there(road: Road) -> None:
+    life = settled(road.source)
+    with open_store(road.target) as early:
+        with pytest.raises(Cut):
+            move(road.source, road.target, progress=cut_at("copying", "windows"))
+
+        with pytest.raises(StoreMoved):
+            early.create(owner=ME)
+
+        move(road.source, road.target)
+        early.rename(life.chat, "here", owner=ME)
+
+
+def test_a_target_that_holds_something_is_refused_and_the_source_stays_open(road: Road) -> None:
+    settled(road.source)
+    with open_store(road.target) as store:
+        other = store.create(owner=ME).id
+
+    with pytest.raises(ConfigError, match="not empty"):
+        move(road.source, road.target)
+
+    for place in (road.source, road.target):
+        with open_store(place) as store:
+            store.create(owner=ME)
+    with open_store(road.target) as store:
+        assert other in {session.id for session in store.list(owner=ME).sessions}
+
+
+def test_a_target_that_another_move_began_to_fill_is_refused(road: Road) -> None:
+    settled(road.source)
+    with pytest.raises(Cut):
+        move(road.source, road.target, progress=cut_at("copying", "messages"))
+    second = road.fresh()
+    open_store(second).close()
+
+    with pytest.raises(StoreArriving):
+        move(second, road.target)
+    with pytest.raises(ConfigError, match="on its way"):
+        move(road.source, second)
+
+    for _ in range(2):
+        move(road.source, road.target)
+    with pytest.raises(ConfigError, match="was moved"):
+        move(road.source, second)
+
+
+def test_a_row_that_changed_on_the_way_is_found_and_nothing_is_opened(road: Road) -> None:
+    settled(road.source)
+    with pytest.raises(Cut):
+        move(road.source, road.target, progress=cut_at("checking", "sessions"))
+    spoil(road.target, "UPDATE turns SET reason = 'spoilt' WHERE id = (SELECT max(id) FROM turns)")
+
+    with pytest.raises(CorruptRecord, match=r"turns \(trn_\w+\)"):
+        move(road.source, road.target)
+    with pytest.raises(StoreArriving):
+        open_store(road.target)
+
+
+@pytest.mark.parametrize("harm", ["DELETE FROM marks", "DELETE FROM calls"])
+def test_a_row_that_was_lost_on_the_way_is_found_or_copied_again(road: Road, harm: str) -> None:
+    settled(road.source)
+    with open_store(road.source) as store:
+        before = tale(store)
+    with pytest.raises(Cut):
+        move(road.source, road.target, progress=cut_at("checking", "sessions"))
+    spoil(road.target, harm)
+
+    move(road.source, road.target)
+
+    with open_store(road.target) as store:
+        assert tale(store) == before
+
+
+def test_a_place_without_a_store_has_nothing_to_move(road: Road) -> None:
+    with pytest.raises(ConfigError, match="no store"):
+        move(road.source, road.target)
+    settled(road.source)
+    with pytest.raises(ConfigError, match="no store"):
+        move(road.source, road.source)
+
+
+def test_a_file_of_another_program_is_no_target(tmp_path: Path) -> None:
+    settled(tmp_path / "store.db")
+    other = apsw.Connection(str(tmp_path / "other.db"))
+    other.execute("CREATE TABLE diary (text)")
+    other.close()
+
+    with pytest.raises(SchemaMismatch):
+        move(tmp_path / "store.db", tmp_path / "other.db")
+
+    with open_store(tmp_path / "store.db") as store:
+        store.create(owner=ME)
+
+
+def spoil(place: Place, harm: str) -> None:
+    """Change the database behind everybody's back."""
+    if isinstance(place, Path):
+        connection = apsw.Connection(str(place))
+        connection.execute(harm)
+        connection.close()
+    else:
+        with psycopg.connect(place) as server:
+            server.execute(harm.encode())

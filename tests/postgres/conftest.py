@@ -1,0 +1,50 @@
+"""What tests on PostgreSQL share: ways to the server, a network that misbehaves, and how often dice are thrown."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.crash.conftest import rounds
+from tests.servers.pgbouncer import Pgbouncer
+from tests.servers.postgres import Home, Postgres
+from tests.servers.proxy import Proxy
+
+__all__ = ["rounds"]
+
+
+@pytest.fixture(scope="session")
+def pool(postgres_home: Home, postgres: Postgres) -> Iterator[Pgbouncer]:
+    """A transaction pool in front of the shared server."""
+    with Pgbouncer(postgres_home, postgres.port) as pool:
+        yield pool
+
+
+@pytest.fixture
+def name(postgres: Postgres) -> Iterator[str]:
+    """The name of a fresh, empty database on the shared server."""
+    name = postgres.database()
+    yield name
+    postgres.drop(name)
+
+
+@pytest.fixture(params=["straight", "pooled"])
+def door(request: pytest.FixtureRequest, postgres: Postgres) -> int:
+    """The port of the shared server, and then of the pool in front of it: what holds there holds behind it too."""
+    if request.param == "straight":
+        return postgres.port
+    pool: Pgbouncer = request.getfixturevalue("pool")
+    return pool.port
+
+
+@pytest.fixture
+def network(postgres: Postgres) -> Iterator[Proxy]:
+    """The way to the shared server, which works until told otherwise."""
+    with Proxy(postgres.port) as network:
+        yield network
+
+
+@pytest.fixture
+def any_network(door: int) -> Iterator[Proxy]:
+    """The same, to the server and then to the pool."""
+    with Proxy(door) as network:
+        yield network

@@ -1,0 +1,57 @@
+"""The stage of these tests: a turn that runs on another host, and somebody who looks on from here."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import backstay
+from backstay import App
+from backstay.agents.adapters import AgentLike
+from backstay.model.event import TextDelta
+from backstay.runtime.session import SessionHandle
+from backstay.runtime.turn import TurnHandle
+from tests.postgres.programs import CHAT, perform
+from tests.runtime_processes.child import Child, OwnChild
+from tests.runtime_processes.stage import seen
+
+
+class Stage(NamedTuple):
+    """A session whose turn `first` runs on the other host, and has said `one `; the app is another host's."""
+
+    app: App
+    session: SessionHandle
+    turn: TurnHandle
+    other: OwnChild
+
+
+@asynccontextmanager
+async def host(url: str, lease_seconds: float, agent: AgentLike | None = None) -> AsyncIterator[App]:
+    """A host of its own, without the in-process wake-up."""
+    async with backstay.open(url, agent=agent, prompt=False, lease_seconds=lease_seconds) as app:
+        yield app
+
+
+@asynccontextmanager
+async def busy(here: str, there: str, lease_seconds: float) -> AsyncIterator[Stage]:
+    """The stage, with two ways to one database."""
+    async with host(here, lease_seconds) as app:
+        with OwnChild(perform, there, lease_seconds) as other:
+            session = await app.session(CHAT)
+            turn = await session.send("first", request_id="first")
+            await other.heard("speaking", "first")
+            other.order("first", "say", "one ")
+            await seen(turn, TextDelta)
+            yield Stage(app, session, turn, other)
+
+
+def still_works(other: Child, word: str) -> None:
+    """The host answers the next message, and then ends in good order; of a turn it lost, only its operator was told."""
+    other.order("app", "send", word)
+    other.hear("speaking", word)
+    other.order(word, "say", "awake")
+    other.order(word, "end")
+    other.hear(word, "did", "say")
+    other.terminate()
+    troubles = [str(words[1]) for words in other.everything() if words[0] == "trouble"]
+    assert [trouble for trouble in troubles if not trouble.startswith("turn could not be written")] == []
+    assert other.exit_code() == 0

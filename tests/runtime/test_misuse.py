@@ -1,0 +1,305 @@
+"""An app in the wrong hands: entered twice, from another loop, by a forked child. It refuses, and never hangs."""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import backstay
+from backstay import App, BackstayError, Text, Timing
+from backstay.agents.blocking import BlockingTurn as TurnOnAThread
+from backstay.agents.port import AgentTurn
+from backstay.agents.tools import Tool, ToolFailed
+from backstay.errors import ConfigError
+from backstay.model.content import Body
+from backstay.model.turn import Completed, Failed, Interrupted
+from backstay.runtime.blocking import BlockingApp
+from tests.runtime.stage import PATIENCE, Gate, echo, first_words, play, stopping_at
+
+QUICK = Timing(grace=0.1)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind() -> Iterator[None]:
+    """After every test here: no thread of the house is alive that was not before."""
+    before = set(threading.enumerate())
+    yield
+    left = [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("backstay")]
+    for thread in left:
+        thread.join(1.0)
+    assert [thread.name for thread in left if thread.is_alive()] == []
+
+
+# --- entering -------------------------------------------------------------------------------------------------------
+
+
+def test_an_app_that_is_open_cannot_be_entered_again_and_stays_open(path: Path) -> None:
+    async def story() -> None:
+        app = backstay.open(path, agent=echo)
+        async with app:
+            with pytest.raises(BackstayError):
+                await app.__aenter__()
+            assert await (await (await app.session()).send("x")).outcome() == Completed()
+
+    play(story())
+
+
+def test_of_many_who_enter_an_app_at_once_one_does(path: Path) -> None:
+    async def story() -> None:
+        app = backstay.open(path, agent=echo)
+        entered = await asyncio.gather(*(app.__aenter__() for _ in range(5)), return_exceptions=True)
+        assert [type(result) for result in entered if not isinstance(result, BackstayError)] == [App]
+        await app.close()
+
+    play(story())
+
+
+def test_a_blocking_app_that_is_open_cannot_be_entered_again_and_stays_open(path: Path) -> None:
+    with backstay.open_blocking(path, agent=echo) as app:
+        with pytest.raises(BackstayError):
+            app.__enter__()
+        assert app.session().send("x").outcome() == Completed()
+
+
+def test_an_app_can_be_opened_again_after_it_was_closed(path: Path) -> None:
+    async def story(app: App) -> None:
+        for _ in range(2):
+            async with app:
+                assert await (await (await app.session()).send("x")).outcome() == Completed()
+
+    app = backstay.open(path, agent=echo)
+    play(story(app))
+    play(story(app))
+
+
+def test_an_opening_that_is_given_up_leaves_nothing_open(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+
+    async def story() -> None:
+        for steps in range(30):
+            app = backstay.open(path, agent=echo)
+            opening = asyncio.create_task(app.__aenter__())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+            await app.close()
+
+    play(story())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"buffer_bytes": 0},
+        {"flush_bytes": 0},
+        {"poll": 0.0},
+        {"poll": -1.0},
+        {"grace": -1.0},
+        {"flush": -0.1},
+        {"turn": 0.0},
+        {"step": -1.0},
+        {"reap": 0.0},
+        {"retry": float("nan")},
+    ],
+    ids=str,
+)
+def test_times_that_make_no_sense_are_refused_before_anything_runs(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        Timing(**wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"on_interrupt": "again"}, {"agents": {"": echo}}, {"agents": {"a\0": echo}}, {"lease_seconds": 0}],
+    ids=str,
+)
+def test_settings_that_make_no_sense_are_refused_before_anything_runs(path: Path, wrong: dict[str, Any]) -> None:
+    async def story() -> None:
+        async with backstay.open(path, **wrong):
+            raise AssertionError("it opened")
+
+    with pytest.raises(BackstayError):
+        play(story())
+
+
+# --- another loop, another thread -----------------------------------------------------------------------------------
+
+
+def test_an_app_refuses_another_event_loop_and_nothing_is_written_for_it(path: Path) -> None:
+    async def story() -> None:
+        async with backstay.open(path, agent=echo) as app:
+            session = await app.session()
+
+            async def elsewhere() -> list[type]:
+                verbs = (session.send("lost"), session.read(), session.rename("lost"), app.session())
+                return [type(error) for error in await asyncio.gather(*verbs, return_exceptions=True)]
+
+            errors = await asyncio.to_thread(lambda: asyncio.run(elsewhere()))
+            assert all(issubclass(error, BackstayError) for error in errors), errors
+            assert (await session.read()).last_event == 1
+            assert await (await session.send("x")).outcome() == Completed()
+
+    play(story())
+
+
+def in_time(work: Callable[[], Any]) -> Any:  # Any: whatever the work gives
+    """What the work gives, on a thread of its own: if it hangs, only its thread does."""
+    results: list[Any] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # noqa: BLE001  # the test looks at it
+            results.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert results, "it hangs"
+    return results[0]
+
+
+def test_an_async_agent_that_uses_the_blocking_app_it_runs_in_is_refused_and_not_deadlocked(path: Path) -> None:
+    box: list[BlockingApp] = []
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text(str(len(box[0].session(turn.session).messages())))
+
+    def story() -> Any:  # Any: the turn's outcome
+        with backstay.open_blocking(path, agent=agent, timing=QUICK) as app:
+            box.append(app)
+            return app.session().send("x").outcome()
+
+    outcome = in_time(story)
+    assert isinstance(outcome, Failed)
+    assert "await" in outcome.reason
+
+
+def test_an_async_tool_that_uses_a_blocking_agents_turn_is_refused_and_not_deadlocked(path: Path) -> None:
+    box: list[TurnOnAThread] = []
+
+    async def inner() -> Any:  # Any: what the tool returns
+        return box[0].call(Tool(name="look", function=lambda: "seen"), {})
+
+    def agent(turn: TurnOnAThread) -> Iterator[Body]:
+        box.append(turn)
+        try:
+            turn.call(Tool(name="inner", function=inner), {})
+        except ToolFailed as error:
+            yield Text(str(error))
+
+    async def story() -> list[str]:
+        async with backstay.open(path, agent=agent, timing=QUICK) as app:
+            session = await app.session()
+            assert await (await session.send("x")).outcome() == Completed()
+            return [message.text for message in await session.messages()]
+
+    said = in_time(lambda: play(story()))
+    assert "await" in said[-1]
+
+
+def test_a_blocking_agent_may_use_the_blocking_app_it_runs_in(path: Path) -> None:
+    box: list[BlockingApp] = []
+
+    def agent(turn: TurnOnAThread) -> Iterator[Body]:
+        yield Text(box[0].session(turn.session).messages()[-1].text.upper())
+
+    with backstay.open_blocking(path, agent=agent) as app:
+        box.append(app)
+        session = app.session()
+        assert session.send("quiet").outcome() == Completed()
+        assert session.messages()[-1].text == "QUIET"
+
+
+# --- a forked child -------------------------------------------------------------------------------------------------
+
+
+def in_a_fork(work: Callable[[], object]) -> str:
+    """What became of the work in a forked child: `returned`, or the name of the error; a child that hangs is killed."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(round(PATIENCE))
+        try:
+            work()
+            answer = "returned"
+        except BaseException as error:  # noqa: BLE001  # its name is the answer
+            answer = type(error).__name__
+        os.write(writing, answer.encode())
+        os._exit(0)
+    os.close(writing)
+    answer = os.read(reading, 100).decode()
+    os.close(reading)
+    os.waitpid(child, 0)
+    return answer or "hung"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_is_refused_by_the_blocking_app_of_its_parent_and_may_leave_its_block(path: Path) -> None:
+    with backstay.open_blocking(path, agent=echo) as app:
+        session = app.session()
+        assert in_a_fork(session.read) == "UsedAfterFork"
+        assert in_a_fork(lambda: session.send("from the child")) == "UsedAfterFork"
+        assert in_a_fork(lambda: next(iter(session.follow()))) == "UsedAfterFork"
+        assert in_a_fork(lambda: app.__exit__(None, None, None)) in ("returned", "UsedAfterFork")
+        assert session.send("x").outcome() == Completed()
+        assert len(session.messages()) == 2
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_is_refused_by_the_app_of_its_parent(path: Path) -> None:
+    async def story() -> None:
+        async with backstay.open(path, agent=echo) as app:
+            session = await app.session()
+            # The child runs its coroutine by hand as far as the first wait, which must not come.
+            assert in_a_fork(lambda: session.read().send(None)) == "UsedAfterFork"
+            assert in_a_fork(lambda: session.rename("child").send(None)) == "UsedAfterFork"
+            assert await (await session.send("x")).outcome() == Completed()
+
+    play(story())
+
+
+# --- somebody else's cancellation -----------------------------------------------------------------------------------
+
+
+def test_a_turn_whose_task_somebody_cancels_is_interrupted_visibly_and_what_waits_goes_on(path: Path) -> None:
+    async def story() -> None:
+        gate = Gate()
+        async with backstay.open(path, agent=stopping_at(gate), timing=QUICK) as app:
+            session = await app.session()
+            turn = await session.send("x")
+            await first_words(turn)
+            await gate.reached()
+            following = await session.send("y")
+            gate.open()
+            for task in asyncio.all_tasks():
+                if task.get_name() == f"turn {turn.id}":
+                    task.cancel()
+            assert isinstance(await turn.outcome(), Interrupted | Completed)
+            assert await following.outcome() == Completed()
+
+    play(story())
+
+
+def test_an_app_whose_tasks_somebody_cancelled_can_still_be_closed_and_lets_go_of_everything(path: Path) -> None:
+    async def story() -> None:
+        gate = Gate()
+        async with backstay.open(path, agent=stopping_at(gate), timing=QUICK) as app:
+            session = await app.session()
+            turn = await session.send("x")
+            await first_words(turn)
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                if task.get_name().startswith(("backstay", "turn", "speak", "write", "mail")):
+                    task.cancel()
+        async with backstay.open(path) as app:
+            outcome = await (await app.turn(turn.id)).outcome()
+            assert isinstance(outcome, Interrupted | Failed)
+            assert (await (await app.session(session.id)).messages())[-1].text == "one "
+
+    play(story())

@@ -1,0 +1,68 @@
+"""A silent agent keeps its turn: its lease is renewed for as long as it lives, however long that takes."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import backstay
+from backstay import Store, Text, open_store
+from backstay.agents.blocking import BlockingTurn
+from backstay.model.content import Body
+from backstay.model.ids import TurnId
+from backstay.model.turn import Completed
+from tests.runtime.stage import Gate, first_words, play, stopping_at
+
+# Long enough for a machine that is busy with other things.
+LEASE = 1.5
+
+
+async def renewals(store: Store, turn: TurnId, number: int) -> None:
+    """Wait until the turn's holder has written so often without a word, or its turn is over."""
+    version, seen = store.version(), 0
+    while seen < number and store.turn(turn, owner="local").state == "running":
+        store.reap()
+        now = store.version()
+        seen += now != version
+        version = now
+        await asyncio.sleep(0.01)
+
+
+def test_the_turn_of_a_silent_agent_outlives_many_leases_whoever_looks(path: Path) -> None:
+    async def story() -> None:
+        gate = Gate()
+        async with backstay.open(path, agent=stopping_at(gate), lease_seconds=LEASE) as app:
+            session = await app.session()
+            turn = await session.send("think")
+            await first_words(turn)
+            await gate.reached()
+            before = (await session.read()).last_event
+            with open_store(path, lease_seconds=LEASE) as onlooker:
+                await renewals(onlooker, turn.id, 4)
+            assert (await session.read()).last_event == before
+            gate.open()
+            assert await turn.outcome() == Completed()
+            assert (await session.messages())[-1].text == "one two"
+
+    play(story())
+
+
+def test_the_turn_of_a_silent_thread_outlives_many_leases_too(path: Path) -> None:
+    async def story() -> None:
+        loop, free = asyncio.get_running_loop(), asyncio.Event()
+
+        def agent(turn: BlockingTurn) -> Iterator[Body]:
+            yield Text("one ")
+            asyncio.run_coroutine_threadsafe(free.wait(), loop).result()
+            yield Text("two")
+
+        async with backstay.open(path, agent=agent, lease_seconds=LEASE) as app:
+            session = await app.session()
+            turn = await session.send("think")
+            await first_words(turn)
+            with open_store(path, lease_seconds=LEASE) as onlooker:
+                await renewals(onlooker, turn.id, 4)
+            free.set()
+            assert await turn.outcome() == Completed()
+            assert (await session.messages())[-1].text == "one two"
+
+    play(story())

@@ -1,0 +1,90 @@
+"""What child processes run whose agent is one that comes with the house: a model behind a provider, or the script."""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import backstay
+from backstay import Text, Timing
+from backstay.agents.adapters import AgentLike
+from backstay.agents.backoff import Backoff
+from backstay.agents.blocking import BlockingTurn
+from backstay.agents.openai import OpenAICompatible
+from backstay.agents.scripted import ScriptedAgent
+from backstay.agents.tools import tool
+from backstay.model.content import Body
+from backstay.runtime.app import OnInterrupt
+from tests.runtime_processes.line import Line
+from tests.runtime_processes.programs import CHAT, LONG, report_trouble
+
+
+def model(
+    pipe: "Connection[Any, Any]",
+    path: Path,
+    base_url: str,
+    payments: Path,
+    *,
+    on_interrupt: OnInterrupt = "leave",
+    grace: float = 5.0,
+) -> None:
+    """Serve a model with two tools: one that pays and never comes back, and one that looks."""
+    line = Line(pipe)
+
+    @tool
+    def pay(amount: int, key: str) -> str:
+        """Pay an amount."""
+        with payments.open("a") as file:
+            file.write(f"{key}\n")
+        line.say("inside", "pay", key)
+        threading.Event().wait()
+        return f"paid {amount}"
+
+    @tool
+    def look(at: str) -> str:
+        """Look at something, and tell that it was looked at."""
+        line.say("inside", "look")
+        return f"saw {at}"
+
+    agent = OpenAICompatible(base_url, "tiny", tools=[pay, look], backoff=Backoff(retries=0))
+    asyncio.run(_serve(line, path, agent, on_interrupt, Timing(grace=grace)))
+
+
+def scripts(pipe: "Connection[Any, Any]", path: Path) -> None:
+    """A blocking script: send something to an agent that never ends, and wait for its outcome until Ctrl-C."""
+    line = Line(pipe)
+    # Whoever started the tests may have wished not to be interrupted; the script must be.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def agent(turn: BlockingTurn) -> Iterator[Body]:
+        yield Text("one ")
+        threading.Event().wait()
+
+    try:
+        with backstay.open_blocking(path, agent=agent, prompt=False, timing=Timing(grace=0.1)) as app:
+            turn = app.session(CHAT).send("wait")
+            line.say("sent", turn.id)
+            turn.outcome()
+    except KeyboardInterrupt:
+        line.say("KeyboardInterrupt")
+
+
+def script(pipe: "Connection[Any, Any]", path: Path, payments: Path, on_interrupt: OnInterrupt = "leave") -> None:
+    """Serve the scripted agent, which may crash."""
+    asyncio.run(_serve(Line(pipe), path, ScriptedAgent(payments=payments, allow_crash=True), on_interrupt, Timing()))
+
+
+async def _serve(line: Line, path: Path, agent: AgentLike, on_interrupt: OnInterrupt, timing: Timing) -> None:
+    line.listen()
+    report_trouble(line)
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    async with backstay.open(
+        path, agent=agent, prompt=False, lease_seconds=LONG, on_interrupt=on_interrupt, timing=timing
+    ):
+        line.say("open")
+        await stop.wait()
+    line.say("closed")

@@ -1,0 +1,399 @@
+"""A live agent is used again only if it knows exactly what its session holds, whatever another process did to it.
+
+Every test asks an agent that answers with the ids of the messages it knows, and compares them with those it must have
+known. Nothing may depend on being told: all of it holds with and without the wake-up inside the process.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+import pytest
+
+import backstay
+from backstay import App, Timing
+from backstay.agents.port import AgentTurn
+from backstay.model.content import Body
+from backstay.model.ids import MessageId
+from backstay.model.turn import Cancelled, Completed, Failed
+from backstay.runtime.pool import Reason
+from backstay.runtime.session import SessionHandle
+from tests.crash.processes import Crew
+from tests.databases import Place
+from tests.runtime.knowing import Knowing, Learning, heard_and_known
+from tests.runtime.stage import Gate
+from tests.runtime_processes.child import Child
+from tests.runtime_processes.elsewhere import elsewhere
+from tests.runtime_processes.line import Line
+from tests.runtime_processes.programs import CHAT, LONG
+from tests.runtime_processes.stage import play
+
+
+class Scene(NamedTuple):
+    """An app whose default agent tells what it knows, a session, and somebody else who can do things to it."""
+
+    app: App
+    session: SessionHandle
+    others: Crew
+    place: Place
+
+    async def ask(self, session: SessionHandle | None = None) -> None:
+        """Send something; the agent must have known exactly what stood before it."""
+        session = session or self.session
+        turn = await session.send("what do you know?")
+        assert await turn.outcome() == Completed()
+        heard, known = await heard_and_known(session, turn.id)
+        assert known == heard
+
+    async def meanwhile(self, *deeds: str) -> None:
+        """Let the other process do these things."""
+        await asyncio.to_thread(self.others.all, elsewhere, self.place, self.session.id, deeds)
+
+    @property
+    def reused(self) -> int:
+        return self.app.pool.statistics.hits
+
+    @property
+    def built(self) -> dict[Reason, int]:
+        return self.app.pool.statistics.built
+
+
+Story = Callable[[Scene], Coroutine[Any, Any, None]]
+Perform = Callable[..., None]
+
+
+@pytest.fixture(scope="module")
+def others() -> Iterator[Crew]:
+    """Another process."""
+    with Crew(1) as crew:
+        yield crew
+
+
+@pytest.fixture(params=[True, False], ids=["told", "polling"])
+def perform(request: pytest.FixtureRequest, place: Place, others: Crew) -> Perform:
+    """Plays a story on a scene of its own."""
+
+    async def whole(story: Story, make: Callable[[], Knowing]) -> None:
+        agent, timing = backstay.live(make), Timing(grace=1)
+        async with backstay.open(place, agent=agent, prompt=request.param, lease_seconds=LONG, timing=timing) as app:
+            await story(Scene(app, await app.session(CHAT), others, place))
+
+    def perform(story: Story, make: Callable[[], Knowing] = Knowing) -> None:
+        play(whole(story, make))
+
+    return perform
+
+
+# --- before a turn --------------------------------------------------------------------------------------------------
+
+
+def test_ones_own_consecutive_turns_use_the_same_agent_every_time(perform: Perform) -> None:
+    async def story(scene: Scene) -> None:
+        for _ in range(5):
+            await scene.ask()
+        assert (scene.reused, scene.built) == (4, {"first": 1})
+
+    perform(story)
+
+
+@pytest.mark.parametrize(
+    "deeds",
+    [("rename",), ("pin",), ("draft",), ("tag",), ("mark_read",), ("fork",), ("rename", "pin", "draft", "rename")],
+    ids="-".join,
+)
+def test_what_an_agent_does_not_read_does_not_disturb_it(perform: Perform, deeds: tuple[str, ...]) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.ask()
+        await scene.meanwhile(*deeds)
+        await scene.ask()
+        assert (scene.reused, scene.built) == (1, {"first": 1})
+
+    perform(story)
+
+
+DISTURBANCES: dict[tuple[str, ...], Reason] = {
+    ("record",): "foreign",
+    ("speak",): "foreign",
+    ("speak_and_die",): "foreign",
+    ("undo", "redo", "record"): "foreign",
+    ("undo",): "undo",
+    ("undo", "redo"): "undo",
+    ("undo", "record"): "undo",
+    ("undo", "speak"): "undo",
+    ("record", "undo"): "undo",
+    ("edit",): "undo",
+    ("retry",): "undo",
+    ("compact",): "window",
+    ("rotate",): "window",
+    ("compact", "speak"): "window",
+    ("compact", "record", "compact"): "window",
+    ("compact", "undo"): "undo",
+    ("undo", "compact"): "undo",
+    ("fork_and_switch", "record"): "foreign",
+}
+
+
+@pytest.mark.parametrize(("deeds", "reason"), DISTURBANCES.items(), ids=map("-".join, DISTURBANCES))
+def test_whatever_changes_what_an_agent_reads_has_it_built_anew(
+    perform: Perform, deeds: tuple[str, ...], reason: Reason
+) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.ask()
+        await scene.ask()
+        await scene.meanwhile(*deeds)
+        await scene.ask()
+        assert (scene.reused, scene.built) == (1, {"first": 1, reason: 1})
+        await scene.ask()
+        assert scene.reused == 2, "and then it is used again"
+
+    perform(story)
+
+
+def test_an_undo_and_an_append_of_equal_length_are_noticed(perform: Perform) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.ask()
+        before = await scene.session.read()
+        await scene.meanwhile("undo", "record")
+        assert (await scene.session.read()).length == before.length
+        await scene.ask()
+        assert (scene.reused, scene.built) == (0, {"first": 1, "undo": 1})
+
+    perform(story)
+
+
+# --- during a turn --------------------------------------------------------------------------------------------------
+
+
+class Halting(Knowing):
+    """Stops in the middle of every turn that says so, until it is let through."""
+
+    gate = Gate()
+
+    async def stream(self, turn: AgentTurn) -> AsyncIterator[Body]:
+        async for body in super().stream(turn):
+            if turn.input.text == "wait":
+                await self.gate.stop_here()
+            yield body
+
+
+@pytest.fixture(autouse=True)
+def _new_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Halting, "gate", Gate())
+
+
+@pytest.mark.parametrize(
+    ("deed", "reused", "built"),
+    [
+        ("rename", 1, {"first": 1}),
+        ("draft", 1, {"first": 1}),
+        ("record", 0, {"first": 1, "foreign": 1}),
+    ],
+)
+def test_what_another_process_writes_during_a_turn_is_never_taken_for_the_agents_own(
+    perform: Perform, deed: str, reused: int, built: dict[Reason, int]
+) -> None:
+    async def story(scene: Scene) -> None:
+        turn = await scene.session.send("wait")
+        await Halting.gate.reached()
+        await scene.meanwhile(deed)
+        Halting.gate.open()
+        assert await turn.outcome() == Completed()
+        await scene.ask()
+        assert (scene.reused, scene.built) == (reused, built)
+
+    perform(story, Halting)
+
+
+def test_a_turn_that_another_process_sent_meanwhile_is_answered_by_the_same_agent(perform: Perform) -> None:
+    async def story(scene: Scene) -> None:
+        turn = await scene.session.send("wait")
+        await Halting.gate.reached()
+        await scene.meanwhile("enqueue", "rename")
+        (waiting,) = await scene.session.waiting()
+        Halting.gate.open()
+        assert await turn.outcome() == Completed()
+        following = await scene.session.turn(waiting.id)
+        assert await following.outcome() == Completed()
+        heard, known = await heard_and_known(scene.session, following.id)
+        assert known == heard
+        assert (scene.reused, scene.built) == (1, {"first": 1})
+
+    perform(story, Halting)
+
+
+@pytest.mark.parametrize(
+    "deeds", [("cancel",), ("take",), ("take", "record"), ("take", "undo", "record")], ids="-".join
+)
+def test_an_agent_whose_turn_was_ended_by_another_process_is_not_used_again(
+    perform: Perform, deeds: tuple[str, ...]
+) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.ask()
+        turn = await scene.session.send("wait")
+        await Halting.gate.reached()
+        await scene.meanwhile(*deeds)
+        assert isinstance(await turn.outcome(), Cancelled)
+        await scene.ask()
+        assert scene.reused == 1, "only by the turn that was ended"
+        assert sum(scene.built.values()) == 2
+
+    perform(story, Halting)
+
+
+def test_nobody_compacts_or_undoes_what_an_agent_is_just_answering(perform: Perform) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.ask()
+        turn = await scene.session.send("wait")
+        await Halting.gate.reached()
+        for deed in ("compact", "rotate", "undo", "retry", "edit"):
+            with pytest.raises(AssertionError, match="SessionBusy"):
+                await scene.meanwhile(deed)
+        Halting.gate.open()
+        assert await turn.outcome() == Completed()
+        await scene.ask()
+        assert (scene.reused, scene.built) == (2, {"first": 1})
+
+    perform(story, Halting)
+
+
+# --- two sessions under one address ---------------------------------------------------------------------------------
+
+
+def test_switching_between_sessions_under_one_address_reuses_both_agents(perform: Perform) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.ask()
+        await scene.meanwhile("fork_and_switch")
+        other = await scene.app.session(CHAT)
+        assert other.id != scene.session.id
+        await scene.ask(other)
+        for _ in range(3):
+            await scene.meanwhile("switch_back")
+            assert (await scene.app.session(CHAT)).id == scene.session.id
+            await scene.ask(await scene.app.session(CHAT))
+            await scene.ask(other)
+        assert (scene.reused, scene.built) == (6, {"first": 2})
+
+    perform(story)
+
+
+# --- catching up ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "deeds", [("record",), ("speak",), ("record", "record"), ("undo", "redo", "record")], ids="-".join
+)
+def test_an_agent_that_can_catch_up_is_told_what_others_added_and_not_built_anew(
+    perform: Perform, deeds: tuple[str, ...]
+) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.ask()
+        await scene.meanwhile(*deeds)
+        await scene.ask()
+        await scene.ask()
+        statistics = scene.app.pool.statistics
+        assert (statistics.caught_up, statistics.hits, statistics.built) == (1, 1, {"first": 1})
+
+    perform(story, Learning)
+
+
+@pytest.mark.parametrize(
+    "deeds",
+    [
+        ("undo",),
+        ("undo", "redo"),
+        ("undo", "record"),
+        ("undo", "record", "record"),
+        ("edit",),
+        ("compact",),
+        ("rotate",),
+    ],
+    ids="-".join,
+)
+def test_an_agent_that_can_catch_up_is_built_anew_for_everything_but_an_append(
+    perform: Perform, deeds: tuple[str, ...]
+) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.ask()
+        await scene.meanwhile(*deeds)
+        await scene.ask()
+        assert scene.app.pool.statistics.caught_up == 0
+        assert sum(scene.built.values()) == 2
+
+    perform(story, Learning)
+
+
+# --- what cannot be read --------------------------------------------------------------------------------------------
+
+
+def test_a_history_that_cannot_be_read_fails_the_turn_with_that_reason(desk: Path, others: Crew) -> None:
+    path = desk / "chat.db"
+
+    async def story() -> None:
+        async with backstay.open(path, agent=Knowing, lease_seconds=LONG) as app:
+            scene = Scene(app, await app.session(CHAT), others, path)
+            await scene.ask()
+            await scene.meanwhile("record")
+            broken = (await scene.session.messages())[-1].id
+            (sound,) = await asyncio.to_thread(others.all, set_format, path, broken, 99)
+            outcome = await (await scene.session.send("what do you know?")).outcome()
+            assert isinstance(outcome, Failed)
+            assert broken in outcome.reason
+            assert (scene.reused, scene.built) == (0, {"first": 1})
+            await asyncio.to_thread(others.all, set_format, path, broken, sound)
+            await scene.ask()
+
+    play(story())
+
+
+def set_format(rank: int, path: Path, said: MessageId, version: int) -> int:
+    """Say that a message was written in another way, as a broken disk might; what it said before."""
+    connection = apsw.Connection(str(path))
+    try:
+        (before,) = connection.execute("SELECT format FROM messages WHERE id = ?", (said,)).fetchall()
+        connection.execute("DROP TRIGGER IF EXISTS messages_never_change")
+        connection.execute("UPDATE messages SET format = ? WHERE id = ?", (version, said))
+    finally:
+        connection.close()
+    return int(str(before[0]))
+
+
+# --- live agents on both sides --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [Knowing, Learning])
+def test_two_processes_that_answer_by_turns_never_answer_from_memory_alone(
+    perform: Perform, make: type[Knowing]
+) -> None:
+    async def story(scene: Scene) -> None:
+        with Child(answer_by_turns, scene.place, make) as child:
+            for _ in range(4):
+                await scene.ask()
+                child.order("app", "ask")
+                await child.heard("knew", True)
+            child.order("app", "ask")
+            await child.heard("knew", True)
+            child.order("app", "end")
+            assert await child.heard("reused") == (1,)
+        assert scene.reused == 0
+
+    perform(story, make)
+
+
+def answer_by_turns(pipe: "Connection[Any, Any]", place: Place, make: type[Knowing]) -> None:
+    """Answer in the chat whenever it is told to, with a live agent of its own."""
+    asyncio.run(_answer_by_turns(Line(pipe), place, make))
+
+
+async def _answer_by_turns(line: Line, place: Place, make: type[Knowing]) -> None:
+    line.listen()
+    async with backstay.open(place, agent=backstay.live(make), prompt=False, lease_seconds=LONG) as app:
+        session = await app.session(CHAT)
+        while await line.order("app") == ("ask",):
+            turn = await session.send("what do you know?")
+            await turn.outcome()
+            heard, known = await heard_and_known(session, turn.id)
+            line.say("knew", heard == known)
+        line.say("reused", app.pool.statistics.hits)

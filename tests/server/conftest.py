@@ -1,0 +1,36 @@
+"""What every test of the server may ask for."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.server.agents import AGENTS
+from tests.server.house import House, a_house
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the store of this test lies."""
+    return tmp_path / "chat.db"
+
+
+@pytest.fixture(params=[True, False], ids=["told", "polling"])
+def prompt(request: pytest.FixtureRequest) -> bool:
+    """With and without the shortcut inside the process: it may only make things prompt."""
+    return bool(request.param)
+
+
+@pytest.fixture
+def house(path: Path) -> Iterator[House]:
+    """A server with the agents of these tests."""
+    with a_house(path, AGENTS) as house:
+        yield house
+
+
+@pytest.fixture
+def client(house: House) -> Iterator[httpx2.Client]:
+    """Somebody who may ask it."""
+    with house.client() as client:
+        yield client

@@ -1,0 +1,336 @@
+"""The gate: who may ask, from where, how often; and what every answer says to browsers."""
+
+import socket
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from backstay import open_store
+from backstay.config import Settings, choose
+from backstay.errors import ConfigError
+from backstay.server.firsttoken import ensure_token
+from backstay.server.keys import new_secret
+from backstay.server.worker import listen
+from tests.server.agents import AGENTS
+from tests.server.house import House, a_house
+from tests.server.talking import new_session
+
+# Everything that is served, static files and unknown paths included.
+EVERYWHERE = [
+    "/",
+    "/api/me",
+    "/api/events?feed=true",
+    "/api/openapi.json",
+    "/healthz",
+    "/metrics",
+    "/login",
+    "/nowhere",
+]
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "[::2]"])
+def test_another_host_is_turned_away_everywhere(client: httpx2.Client, host: str) -> None:
+    assert {client.get(where, headers={"host": host}).status_code for where in EVERYWHERE} == {421}
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "https://evil.example",
+        "null",
+        "http://127.0.0.1:1",
+        "http://localhost",
+        "x",
+        "http://[",
+        "http://127.0.0.1@evil.example",
+    ],
+)
+def test_a_page_of_another_site_is_turned_away_everywhere(client: httpx2.Client, origin: str) -> None:
+    assert {client.get(where, headers={"origin": origin}).status_code for where in EVERYWHERE} == {403}
+
+
+def test_two_hosts_are_none(house: House) -> None:
+    with socket.create_connection(("127.0.0.1", house.port)) as plain:
+        plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n")
+        assert plain.recv(1_000).split()[1] in (b"400", b"421")
+
+
+def test_our_own_page_and_origins_that_were_named_may_ask(path: Path) -> None:
+    with a_house(path, AGENTS, allowed_origins=["https://friend.example"]) as house, house.client() as client:
+        ours = {"origin": f"http://127.0.0.1:{house.port}"}
+        assert client.get("/api/me", headers=ours).status_code == 200
+        friendly = client.get("/api/me", headers={"origin": "https://friend.example"})
+        assert friendly.status_code == 200
+        assert "access-control-allow-origin" not in friendly.headers
+
+
+@pytest.mark.parametrize(
+    "where", ["/api/me", "/api/sessions", "/api/openapi.json", "/metrics", "/nowhere", "/v1/models"]
+)
+@pytest.mark.parametrize(
+    "shown",
+    [None, "Bearer", "Bearer nonsense", f"Bearer {new_secret()}", f"Basic {new_secret()}", "Bearer bsk_" + "é" * 43],
+)
+def test_who_cannot_say_who_they_are_sees_nothing(house: House, where: str, shown: str | None) -> None:
+    headers = {} if shown is None else {"authorization": shown.encode()}
+    with house.client_with(None) as client:
+        answer = client.get(where, headers=[(name.encode(), value) for name, value in headers.items()])
+
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+    assert answer.json()["code"] == "unauthenticated"
+
+
+@pytest.mark.parametrize("where", ["/healthz", "/readyz", "/login", "/static/login.js"])
+def test_health_and_the_sign_in_page_are_for_everybody(house: House, where: str) -> None:
+    with house.client_with(None) as client:
+        assert client.get(where).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["..%2fapp.py", "../app.py", "nothing.js", "%00", "."])
+def test_only_our_own_files_are_served(house: House, name: str) -> None:
+    with house.client_with(None) as client:
+        assert client.get(f"/static/{name}").status_code in (401, 404)
+
+
+@pytest.mark.parametrize("where", EVERYWHERE)
+def test_every_answer_tells_browsers_to_be_careful(house: House, where: str) -> None:
+    with house.client() as client, client.stream("GET", where) as answer:
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert "cache-control" in answer.headers
+        assert "server" not in answer.headers
+
+
+# --- browsers -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def signed_in(house: House, client: httpx2.Client) -> Iterator[httpx2.Client]:
+    """A browser that followed a link."""
+    link = client.post("/api/links").json()["path"]
+    with house.client_with(None) as browser:
+        browser.headers["origin"] = house.url
+        answer = browser.post("/api/login", json={"code": link.partition("#")[2]})
+        assert answer.status_code == 204
+        yield browser
+
+
+def test_a_link_signs_a_browser_in_once(house: House, client: httpx2.Client) -> None:
+    code = client.post("/api/links").json()["path"].partition("#")[2]
+    with house.client_with(None) as browser, house.client_with(None) as thief:
+        answer = browser.post("/api/login", json={"code": code})
+
+        assert answer.status_code == 204
+        cookie = answer.headers["set-cookie"]
+        assert all(word in cookie for word in ("HttpOnly", "SameSite=Strict", "Path=/", "Max-Age="))
+        assert browser.get("/api/me").json()["browser"] is True
+        assert thief.post("/api/login", json={"code": code}).status_code == 401
+
+
+def test_signing_in_gives_a_new_cookie_whatever_the_browser_had(house: House, client: httpx2.Client) -> None:
+    code = client.post("/api/links").json()["path"].partition("#")[2]
+    chosen = new_secret()
+    with house.client_with(None, cookies={"backstay": chosen}) as browser:
+        answer = browser.post("/api/login", json={"code": code})
+
+        assert chosen not in answer.headers["set-cookie"]
+    with house.client_with(None, cookies={"backstay": chosen}) as thief:
+        assert thief.get("/api/me").status_code == 401
+
+
+def test_under_tls_the_cookie_is_bound_to_host_and_tls(path: Path) -> None:
+    with a_house(path, AGENTS, https=True) as house, house.client() as client:
+        code = client.post("/api/links").json()["path"].partition("#")[2]
+        cookie = client.post("/api/login", json={"code": code}).headers["set-cookie"]
+
+    assert cookie.startswith("__Host-backstay=")
+    assert "Secure" in cookie
+
+
+def test_a_cookie_changes_nothing_unless_our_page_sent_it(house: House, client: httpx2.Client) -> None:
+    with signed_in(house, client) as browser:
+        assert browser.post("/api/sessions", json={}).status_code == 201
+        del browser.headers["origin"]
+
+        assert browser.get("/api/sessions").status_code == 200
+        assert browser.post("/api/sessions", json={}).status_code == 403
+        for site, status in [("cross-site", 403), ("same-site", 403), ("same-origin", 201)]:
+            sent = browser.post("/api/sessions", json={}, headers={"sec-fetch-site": site})
+            assert sent.status_code == status
+        form = browser.post(
+            "/api/sessions", data={"x": "y"}, headers={"sec-fetch-site": "same-origin", "origin": house.url}
+        )
+        assert form.status_code == 415
+
+
+def test_a_cookies_secret_is_no_api_token_and_the_other_way_round(house: House, client: httpx2.Client) -> None:
+    with signed_in(house, client) as browser:
+        secret = browser.cookies["backstay"]
+    with house.client_with(secret) as impostor:
+        assert impostor.get("/api/me").status_code == 401
+    with house.client_with(None, cookies={"backstay": house.token()}) as impostor:
+        assert impostor.get("/api/me").status_code == 401
+
+
+def test_signing_out_makes_the_cookie_worthless_everywhere(house: House, client: httpx2.Client) -> None:
+    with signed_in(house, client) as browser:
+        secret = browser.cookies["backstay"]
+        assert browser.post("/api/logout").status_code == 204
+    with house.client_with(None, cookies={"backstay": secret}) as again:
+        assert again.get("/api/me").status_code == 401
+
+
+# --- tokens ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_token_is_shown_once_listed_by_name_and_worthless_when_revoked(house: House, client: httpx2.Client) -> None:
+    given = client.post("/api/tokens", json={"name": "laptop"}).json()
+    with house.client_with(given["secret"]) as laptop:
+        assert laptop.get("/api/me").json()["token"] == given["token"]["id"]
+        listed = client.get("/api/tokens")
+        assert "laptop" in [token["name"] for token in listed.json()["tokens"]]
+        assert given["secret"] not in listed.text
+
+        client.delete(f"/api/tokens/{given['token']['id']}")
+
+        assert laptop.get("/api/me").status_code == 401
+
+
+def test_the_store_does_not_know_the_tokens_it_gave(house: House, client: httpx2.Client) -> None:
+    secret = client.post("/api/tokens", json={"name": "laptop"}).json()["secret"]
+    house.stop()
+
+    written = b"".join(file.read_bytes() for file in house.path.parent.iterdir() if file.is_file())
+    assert b"laptop" in written
+    assert secret.encode() not in written
+
+
+def test_the_first_token_is_made_once_and_only_its_user_can_read_it(path: Path) -> None:
+    settings = Settings(db=str(path))
+    with open_store(path) as store:
+        first = ensure_token(store, settings).read_text()
+        file = ensure_token(store, settings)
+
+        assert file.read_text() == first
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        [token] = store.tokens(owner="local")
+        store.revoke_token(token.id, owner="local")
+        assert ensure_token(store, settings).read_text() != first
+        file.chmod(0o644)
+        with pytest.raises(ConfigError, match="read by others"):
+            ensure_token(store, settings)
+
+
+def test_many_who_start_at_once_make_one_first_token(path: Path) -> None:
+    settings = Settings(db=str(path))
+    found: list[str] = []
+    with open_store(path) as store:
+        threads = [
+            threading.Thread(target=lambda: found.append(ensure_token(store, settings).read_text())) for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert (len(found), len(set(found)), len(store.tokens(owner="local"))) == (8, 1, 1)
+
+
+# --- limits ---------------------------------------------------------------------------------------------------------
+
+
+def test_who_asks_too_often_is_told_to_wait_and_others_are_not(path: Path) -> None:
+    few: dict[str, Any] = {"requests_per_second": 0.001, "request_burst": 5}
+    with a_house(path, AGENTS, **few) as house, house.client() as client, house.client("another") as other:
+        statuses = [client.get("/api/me").status_code for _ in range(7)]
+        refused = client.get("/api/me")
+
+        assert statuses == [200] * 5 + [429] * 2
+        assert int(refused.headers["retry-after"]) >= 1
+        assert other.get("/api/me").status_code == 200
+
+
+def test_who_guesses_tokens_is_slowed_down(path: Path) -> None:
+    with a_house(path, AGENTS, requests_per_second=0.001, request_burst=5) as house, house.client_with(None) as client:
+        statuses = [
+            client.get("/api/me", headers={"authorization": f"Bearer {new_secret()}"}).status_code for _ in range(7)
+        ]
+
+    assert statuses == [401] * 5 + [429] * 2
+
+
+def test_headers_that_are_too_large_are_refused(house: House) -> None:
+    with socket.create_connection(("127.0.0.1", house.port)) as plain:
+        plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100_000)
+        assert plain.recv(1_000).split()[1] in (b"400", b"431")
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(path: Path) -> None:
+    head = (
+        b"POST /api/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\nContent-Type: application/json\r\n"
+    )
+    with a_house(path, AGENTS, body_seconds=0.2) as house, socket.create_connection(("127.0.0.1", house.port)) as plain:
+        plain.sendall(head + f"Authorization: Bearer {house.token()}\r\n\r\n{{".encode())
+        plain.settimeout(20)
+        assert plain.recv(1_000).split()[1] == b"408"
+
+
+def test_no_answer_waits_for_the_word_that_its_beginning_has_arrived(path: Path) -> None:
+    with listen(Settings(db=str(path), port=0)) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_without_auth_everybody_on_this_machine_is_the_owner(path: Path) -> None:
+    with a_house(path, AGENTS, auth=False, owner="me") as house, house.client_with(None) as client:
+        assert client.get("/api/me").json()["owner"] == "me"
+        assert client.post("/api/sessions", json={}).status_code == 201
+        assert client.post("/api/sessions", json={}, headers={"sec-fetch-site": "cross-site"}).status_code == 403
+        assert client.get("/api/me", headers={"host": "evil.example"}).status_code == 421
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"host": "0.0.0.0"},
+        {"host": "0.0.0.0", "auth": False, "allowed_hosts": ("x.example",)},
+        {"host": "192.168.1.5"},
+        {"host": "::"},
+        {"port": 70_000},
+        {"workers": 0},
+    ],
+)
+def test_what_is_not_safe_does_not_start(flags: dict[str, object], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        choose(flags, {}, home=tmp_path)
+
+    assert refused.value.advice
+
+
+def test_a_public_server_with_hosts_and_auth_answers_to_those_hosts_alone(path: Path) -> None:
+    with a_house(path, AGENTS, allowed_hosts=["chat.example"]) as house, house.client() as client:
+        assert client.get("/api/me", headers={"host": "chat.example"}).status_code == 200
+        assert client.get("/api/me", headers={"host": "localhost"}).status_code == 421
+        new = client.post("/api/sessions", json={}, headers={"host": "chat.example:443"})
+        assert new.status_code == 201
+
+
+def test_a_session_of_one_owner_is_in_nobody_elses_list_search_or_feed(house: House) -> None:
+    with house.client("anna") as anna, house.client("boris") as boris:
+        session = new_session(anna)
+        anna.patch(f"/api/sessions/{session}", json={"title": "the secret heron"})
+
+        assert boris.get("/api/sessions").json()["sessions"] == []
+        assert boris.get("/api/search", params={"q": "heron"}).json()["hits"] == []
+        assert session not in boris.get("/api/tokens").text

@@ -1,0 +1,201 @@
+"""What an operator sees: settings and where they come from, tokens, metrics, logs and traces."""
+
+import json
+import logging
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from backstay.config import choose
+from backstay.errors import ConfigError
+from backstay.server.casting import cast
+from backstay.server.logs import JsonLines
+from backstay.server.metrics import Metrics, forget_levels
+from backstay.server.tracing import OpenTelemetryTracer
+from tests.server.agents import AGENTS, echo
+from tests.server.house import House, a_house
+from tests.server.served import COMMAND
+from tests.server.talking import accepted, answered, new_session
+
+# --- settings -------------------------------------------------------------------------------------------------------
+
+
+def test_flags_beat_the_environment_which_beats_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "backstay.toml"
+    file.write_text('port = 1\nhost = "localhost"\nworkers = 2\nallowed_hosts = ["a.example"]\n')
+    environment = {"BACKSTAY_PORT": "2", "BACKSTAY_WORKERS": "3", "BACKSTAY_ALLOWED_ORIGINS": "http://b, http://c"}
+
+    chosen = choose({"port": 4, "host": None}, environment, file=file, home=tmp_path)
+
+    settings, sources = chosen.settings, chosen.sources
+    assert (settings.port, settings.workers, settings.host) == (4, 3, "localhost")
+    assert (settings.allowed_hosts, settings.allowed_origins) == (("a.example",), ("http://b", "http://c"))
+    assert (sources["port"], sources["workers"], sources["host"], sources["auth"]) == (
+        "flag",
+        "environment",
+        "file",
+        "default",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "environment"),
+    [
+        ("prot = 1", {}),
+        ('port = "many"', {}),
+        ("port =", {}),
+        ("", {"BACKSTAY_PORT": "many"}),
+        ("", {"BACKSTAY_AUTH": "perhaps"}),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_named(tmp_path: Path, text: str, environment: dict[str, str]) -> None:
+    file = tmp_path / "backstay.toml"
+    file.write_text(text)
+
+    with pytest.raises(ConfigError) as refused:
+        choose({}, environment, file=file, home=tmp_path)
+
+    assert refused.value.advice
+
+
+def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError):
+        choose({}, {"BACKSTAY_CONFIG": str(tmp_path / "nothing.toml")}, home=tmp_path)
+
+
+def told(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    environment = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+    return subprocess.run(
+        [COMMAND, *arguments], cwd=home, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_config_shows_every_setting_and_its_source(tmp_path: Path) -> None:
+    shown = json.loads(told(tmp_path, "config", "--db", "chat.db", "--json").stdout)
+
+    assert shown["settings"]["db"] == {"value": "chat.db", "from": "flag"}
+    assert shown["settings"]["port"] == {"value": 8642, "from": "default"}
+    assert "port" in told(tmp_path, "config").stdout
+
+
+def test_tokens_are_given_listed_and_revoked_at_the_command_line(tmp_path: Path, path: Path) -> None:
+    with a_house(path, AGENTS) as house:
+        secret = told(tmp_path, "token", "add", "robot", "--owner", "anna", "--db", str(path)).stdout.strip()
+        with house.client_with(secret) as robot:
+            assert robot.get("/api/me").json()["owner"] == "anna"
+            listed = json.loads(told(tmp_path, "token", "list", "--owner", "anna", "--db", str(path), "--json").stdout)
+            [token] = listed["tokens"]
+            assert token["name"] == "robot"
+
+            told(tmp_path, "token", "revoke", token["id"], "--owner", "anna", "--db", str(path))
+
+            assert robot.get("/api/me").status_code == 401
+
+
+def test_a_link_made_at_the_command_line_signs_in(tmp_path: Path, path: Path) -> None:
+    with a_house(path, AGENTS) as house, house.client_with(None) as browser:
+        link = told(tmp_path, "link", "--db", str(path)).stdout.strip()
+
+        assert browser.post("/api/login", json={"code": link.partition("#")[2]}).status_code == 204
+
+
+# --- agents by name -------------------------------------------------------------------------------------------------
+
+
+def test_agents_are_found_by_module_and_by_address() -> None:
+    found = cast(["tests.server.agents:echo", "local=http://localhost:11434/v1#llama"])
+
+    assert found["default"] is echo
+    assert "llama" in repr(found["local"])
+    assert set(cast([])) == {"default"}
+
+
+@pytest.mark.parametrize(
+    "specs",
+    [
+        ["nowhere"],
+        ["nowhere:agent"],
+        ["tests.server.agents:nobody"],
+        ["tests.server.agents:PATIENCE"],
+        ["http://localhost/v1"],
+        ["json:dumps"],
+        ["tests.server.agents:echo", "tests.server.agents:echo"],
+    ],
+)
+def test_an_agent_that_is_none_is_told_at_once(specs: list[str]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        cast(specs)
+
+    assert refused.value.advice
+
+
+# --- metrics, logs, traces ------------------------------------------------------------------------------------------
+
+
+def test_metrics_count_what_happened(house: House, client: httpx2.Client) -> None:
+    session = new_session(client)
+    answered(client, session, "hello")
+    accepted(client, session, "hello", agent="patient")
+    accepted(client, session, "later")
+
+    text = client.get("/metrics").text
+
+    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert values['backstay_turns_total{outcome="completed"}'] == "1"
+    assert values['backstay_requests_total{operation="submit_turn",status="202"}'] == "3"
+    assert (values["backstay_store_turns_running"], values["backstay_store_turns_waiting"]) == ("1", "1")
+    assert int(values["backstay_commit_seconds_count"]) > int(values["backstay_checkpoint_seconds_count"]) > 0
+    assert values['backstay_commit_seconds_bucket{le="+Inf"}'] == values["backstay_commit_seconds_count"]
+    assert "backstay_pool_hits_total" in text
+    assert session not in text
+
+
+def test_workers_are_counted_together_and_the_dead_leave_their_counts(tmp_path: Path) -> None:
+    mine = Metrics(tmp_path)
+    mine.turns.add(2, outcome="completed")
+    mine.streams.add(3)
+    (tmp_path / "1.counts").write_text('{"backstay_turns_total{outcome=\\"completed\\"}": 5}')
+    (tmp_path / "1.levels").write_text('{"backstay_streams": 4}')
+    mine.save()
+    assert 'backstay_turns_total{outcome="completed"} 7\n' in mine.text({})
+    assert "backstay_streams 7\n" in mine.text({})
+
+    forget_levels(tmp_path, 1)
+
+    assert 'backstay_turns_total{outcome="completed"} 7\n' in mine.text({})
+    assert "backstay_streams 3\n" in mine.text({})
+
+
+def test_a_line_of_the_log_cannot_be_forged() -> None:
+    evil = 'x\n{"event": "forged"}\x1b[2J'
+    record = logging.makeLogRecord({"name": "x", "msg": evil, "levelname": "INFO", "session": evil})
+
+    line = JsonLines().format(record)
+
+    assert "\n" not in line
+    assert "\x1b" not in line
+    parsed: dict[str, Any] = json.loads(line)
+    assert (parsed["event"], parsed["session"]) == (evil, evil)
+
+
+def test_turns_and_requests_are_traced_without_contents(path: Path) -> None:
+    spans = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    with a_house(path, AGENTS, tracer=OpenTelemetryTracer(provider)) as house, house.client() as client:
+        session = new_session(client)
+        turn = answered(client, session, "the secret heron")
+
+    finished = spans.get_finished_spans()
+    [told_of] = [span for span in finished if span.name == "invoke_agent default"]
+    assert told_of.attributes is not None
+    assert told_of.attributes["gen_ai.conversation.id"] == session
+    assert told_of.attributes["gen_ai.response.id"] == turn
+    assert "POST submit_turn" in [span.name for span in finished]
+    assert "heron" not in "".join(span.to_json() for span in finished)

@@ -1,0 +1,176 @@
+"""Every operation with everything of somebody else's: not found, not told, not changed."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+
+from backstay.server.app import OPERATIONS
+from backstay.server.operation import OCTETS, AnyOperation
+from tests.server.house import House
+from tests.server.reader import Reader
+from tests.server.talking import accepted, answered, new_session, until_said
+
+CANARY = "canary-7f3a9c"
+
+# A body that each operation would accept, from its owner.
+BODIES: dict[str, Any] = {
+    "file_session": {"title": "mine"},
+    "submit_turn": {"text": "hello"},
+    "steer_turn": {"text": "hello"},
+    "record_messages": {"messages": [{"role": "user", "parts": [{"type": "text", "text": "hello"}]}]},
+    "edit_waiting_turn": {"text": "hello"},
+    "edit_message": {"text": "hello"},
+    "decide_call": {"approved": True},
+    "save_draft": {"text": "hello"},
+    "mark_read": {"number": 1},
+}
+NAMED = [operation for operation in OPERATIONS if "{" in operation.path]
+
+
+@pytest.fixture
+def victim(house: House) -> Iterator[dict[str, str]]:
+    """A session in which everything is going on, and the name of one thing of each kind."""
+    with house.client("victim") as client:
+        session = new_session(client)
+        client.patch(f"/api/sessions/{session}", json={"title": CANARY})
+        answered(client, session, CANARY)
+        message = client.get(f"/api/sessions/{session}/messages").json()["messages"][0]["id"]
+        turn = accepted(client, session, CANARY, agent="patient")
+        until_said(client, session, "listening ")
+        waiting = accepted(client, session, CANARY)
+        client.put(f"/api/sessions/{session}/draft", json={"text": CANARY})
+        upload = client.post("/api/uploads").json()["id"]
+        octets = {"content-type": "application/octet-stream"}
+        done = client.post("/api/uploads").json()["id"]
+        client.put(f"/api/uploads/{done}", content=CANARY.encode(), headers=octets)
+        blob = client.post(f"/api/uploads/{done}/finish", json={}).json()["hash"]
+        token = client.post("/api/tokens", json={"name": CANARY}).json()["token"]["id"]
+        before = seen(client, session)
+        yield {
+            "session": session,
+            "turn": turn,
+            "waiting": waiting,
+            "message": message,
+            "upload": upload,
+            "blob": blob,
+            "token": token,
+            "call": "c1",
+        }
+        assert seen(client, session) == before, "somebody else changed it"
+
+
+def seen(client: httpx2.Client, session: str) -> dict[str, Any]:
+    """All that its owner sees of it, but what goes on by itself."""
+    found = client.get(f"/api/sessions/{session}").json()
+    return {name: found[name] for name in ("revision", "title", "turns", "waiting", "running", "length", "state")}
+
+
+def body_of(operation: AnyOperation, names: dict[str, str]) -> dict[str, Any]:
+    if operation.body is OCTETS:
+        return {"content": b"more", "headers": {"content-type": "application/octet-stream"}}
+    if operation.name == "reorder_waiting":
+        return {"json": {"turns": [names["waiting"]]}}
+    if operation.takes_body:
+        return {"json": BODIES.get(operation.name, {})}
+    return {}
+
+
+@pytest.mark.parametrize("kind", ["foreign", "absent", "nonsense"])
+def test_what_is_somebody_elses_is_not_found_by_any_operation(house: House, victim: dict[str, str], kind: str) -> None:
+    with house.client("stranger") as stranger:
+        answers = {
+            operation.name: stranger.request(
+                operation.method, filled(operation.path, victim, kind), **body_of(operation, victim)
+            )
+            for operation in NAMED
+        }
+
+    wrong = {name: (answer.status_code, answer.text) for name, answer in answers.items() if answer.status_code != 404}
+    assert wrong == {}
+    assert [name for name, answer in answers.items() if CANARY in answer.text] == []
+
+
+def filled(path: str, names: dict[str, str], kind: str) -> str:
+    """The path with foreign names in it, or with names that nobody has."""
+
+    def name(match: re.Match[str]) -> str:
+        own = names["waiting" if "waiting" in path and match[1] == "turn" else match[1]]
+        if kind == "foreign":
+            return own
+        return own[:-4] + ("zzzz" if own[:4] != "zzzz" else "yyyy") if kind == "absent" else "nonsense"
+
+    return re.sub(r"\{(\w+)\}", name, path)
+
+
+def test_a_waiting_turn_of_somebody_else_is_not_found(house: House, victim: dict[str, str]) -> None:
+    with house.client("stranger") as stranger:
+        waiting = f"/api/turns/{victim['waiting']}"
+        assert stranger.patch(waiting, json={"text": "hello"}).status_code == 404
+        assert stranger.delete(waiting).status_code == 404
+        assert stranger.post(f"{waiting}/cancel").status_code == 404
+
+
+def test_the_same_refusal_whether_it_is_foreign_or_absent(house: House, victim: dict[str, str]) -> None:
+    with house.client("stranger") as stranger:
+        foreign = stranger.get(f"/api/sessions/{victim['session']}")
+        absent = stranger.get(f"/api/sessions/{victim['session'][:-4]}zzzz")
+
+    def without_name(answer: httpx2.Response) -> Any:
+        return re.sub(r"ses_\w+", "ses", answer.text)
+
+    assert without_name(foreign) == without_name(absent)
+    assert dict(foreign.headers).keys() == dict(absent.headers).keys()
+
+
+@pytest.mark.parametrize("kind", ["foreign", "absent"])
+def test_somebody_elses_session_cannot_be_followed(house: House, victim: dict[str, str], kind: str) -> None:
+    with house.client("stranger") as stranger:
+        own = new_session(stranger)
+    session = victim["session"] if kind == "foreign" else victim["session"][:-4] + "zzzz"
+    token = house.token("stranger")
+
+    for query, last in (
+        (f"sessions={session}", None),
+        (f"sessions={own},{session}", None),
+        (f"sessions={session}", f"_{session[4:]}-1-1"),
+    ):
+        with Reader(house.port, token, query, last) as reader:
+            assert reader.status == 404
+            assert CANARY not in str(reader.body())
+
+
+def test_a_cursor_with_somebody_elses_session_tells_nothing_of_it(house: House, victim: dict[str, str]) -> None:
+    with house.client("stranger") as stranger:
+        own = new_session(stranger)
+    forged = f"0_{victim['session'][4:]}-u-0"
+
+    with Reader(house.port, house.token("stranger"), f"sessions={own}&feed=true", forged) as reader:
+        heard = reader.until("story", kind="session_created")
+
+    assert {frame.data.get("session", own) for frame in heard} == {own}
+    assert CANARY not in str(heard)
+
+
+def test_somebody_elses_file_cannot_be_attached(house: House, victim: dict[str, str]) -> None:
+    part = {"type": "attachment", "blob": victim["blob"], "name": "x", "media_type": "text/plain", "size": 13}
+    with house.client("stranger") as stranger:
+        session = new_session(stranger)
+        assert stranger.post(f"/api/sessions/{session}/turns", json={"parts": [part]}).status_code in (404, 422)
+
+
+def test_every_operation_needs_a_caller_but_signing_in(house: House, victim: dict[str, str]) -> None:
+    with house.client_with(None) as nobody:
+        answers = {
+            operation.name: nobody.request(
+                operation.method, filled(operation.path, victim, "foreign"), **body_of(operation, victim)
+            )
+            for operation in OPERATIONS
+            if not operation.public
+        }
+
+    assert {answer.status_code for answer in answers.values()} == {401}
+    assert all(msgspec.json.decode(answer.content)["code"] == "unauthenticated" for answer in answers.values())

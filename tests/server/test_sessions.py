@@ -1,0 +1,283 @@
+"""Sessions over HTTP: made, listed, filed, read, searched, ended and deleted."""
+
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.server.house import House
+from tests.server.talking import answered, new_session, read, say
+
+JsonObject = dict[str, Any]
+
+
+def test_a_session_is_made_and_read_back(client: httpx2.Client) -> None:
+    made = client.post("/api/sessions", json={})
+
+    assert made.status_code == 201
+    session = made.json()
+    assert client.get(made.headers["location"]).json() == session
+    assert (session["owner"], session["state"], session["turns"]) == ("local", "open", 0)
+
+
+def test_the_same_address_leads_to_the_same_session(client: httpx2.Client) -> None:
+    first = client.post("/api/sessions", json={"address": "chat://slack/dm/U1"})
+    again = client.post("/api/sessions", json={"address": "chat://slack/dm/U1"})
+
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json()["id"] == again.json()["id"]
+
+
+def test_the_list_is_read_page_by_page(client: httpx2.Client) -> None:
+    made = {new_session(client) for _ in range(7)}
+    seen: list[str] = []
+    after: str | None = None
+    while True:
+        query = {"limit": 3} | ({} if after is None else {"after": after})
+        page = client.get("/api/sessions", params=query).json()
+        seen += [session["id"] for session in page["sessions"]]
+        after = page["next"]
+        if after is None:
+            break
+
+    assert len(seen) == 7
+    assert set(seen) == made
+
+
+def test_the_list_can_be_narrowed(client: httpx2.Client) -> None:
+    pinned, tagged = new_session(client), new_session(client)
+    client.patch(f"/api/sessions/{pinned}", json={"pinned": True})
+    client.patch(f"/api/sessions/{tagged}", json={"add_tags": ["home"]})
+
+    def listed(**query: str) -> list[str]:
+        return [session["id"] for session in client.get("/api/sessions", params=query).json()["sessions"]]
+
+    assert listed(pinned="true") == [pinned]
+    assert listed(tag="home") == [tagged]
+    assert listed(state="ended") == []
+
+
+def test_filing_changes_all_that_was_asked_and_nothing_else(client: httpx2.Client) -> None:
+    session = new_session(client)
+    filed = client.patch(f"/api/sessions/{session}", json={"title": "Dinner", "pinned": True, "add_tags": ["home"]})
+    assert filed.status_code == 200
+
+    then = client.patch(f"/api/sessions/{session}", json={"archived": True, "remove_tags": ["home"]}).json()
+
+    assert (then["title"], then["pinned"], then["archived"], then["tags"]) == ("Dinner", True, True, [])
+    assert client.patch(f"/api/sessions/{session}", json={"title": None}).json()["title"] is None
+
+
+def test_an_edit_of_what_has_changed_meanwhile_is_refused_with_what_it_is_now(client: httpx2.Client) -> None:
+    session = new_session(client)
+    seen = client.get(f"/api/sessions/{session}").headers["etag"]
+    now = client.patch(f"/api/sessions/{session}", json={"title": "Theirs"}).headers["etag"]
+
+    refused = client.patch(f"/api/sessions/{session}", json={"title": "Mine"}, headers={"if-match": seen})
+
+    assert refused.status_code == 412
+    assert refused.headers["content-type"] == "application/problem+json"
+    problem = refused.json()
+    assert (problem["code"], f'"{problem["expected"]}"', f'"{problem["actual"]}"') == ("revision_mismatch", seen, now)
+    assert problem["hint"]
+    kept = client.patch(f"/api/sessions/{session}", json={"title": "Mine"}, headers={"if-match": now})
+    assert kept.json()["title"] == "Mine"
+
+
+@pytest.mark.parametrize("tag", ["7", 'W/"7"', '"x"', '""', '"-1"', '"1", "2"', '"' + "9" * 40 + '"'])
+def test_a_revision_that_is_none_is_refused(client: httpx2.Client, tag: str) -> None:
+    session = new_session(client)
+
+    assert client.post(f"/api/sessions/{session}/undo", headers={"if-match": tag}).status_code == 422
+
+
+def test_whoever_knows_the_revision_is_not_told_again(client: httpx2.Client) -> None:
+    session = new_session(client)
+    tag = client.get(f"/api/sessions/{session}").headers["etag"]
+
+    known = client.get(f"/api/sessions/{session}", headers={"if-none-match": tag})
+
+    assert (known.status_code, known.content) == (304, b"")
+    client.patch(f"/api/sessions/{session}", json={"title": "New"})
+    assert client.get(f"/api/sessions/{session}", headers={"if-none-match": tag}).status_code == 200
+
+
+def test_an_ended_session_is_readable_and_takes_nothing_more(client: httpx2.Client) -> None:
+    session = new_session(client)
+    answered(client, session, "hello")
+
+    assert client.post(f"/api/sessions/{session}/end").json()["state"] == "ended"
+
+    assert len(read(client, session)) == 2
+    refused = client.post(f"/api/sessions/{session}/turns", json={"text": "more"})
+    assert (refused.status_code, refused.json()["code"]) == (409, "session_ended")
+
+
+def test_a_deleted_session_is_gone_and_what_went_is_told(client: httpx2.Client) -> None:
+    session = new_session(client)
+    answered(client, session, "hello")
+
+    deleted = client.delete(f"/api/sessions/{session}").json()
+
+    assert (deleted["messages"], deleted["turns"]) == (2, 1)
+    assert client.get(f"/api/sessions/{session}").status_code == 404
+    assert client.delete(f"/api/sessions/{session}").status_code == 404
+
+
+def test_messages_are_read_from_the_end_backwards(client: httpx2.Client) -> None:
+    session = new_session(client)
+    for number in range(5):
+        answered(client, session, f"question {number}")
+
+    last = client.get(f"/api/sessions/{session}/messages", params={"last": 4}).json()
+    before = client.get(
+        f"/api/sessions/{session}/messages", params={"last": 4, "before": last["messages"][0]["position"]}
+    ).json()
+
+    assert last["length"] == 10
+    assert [message["position"] for message in before["messages"] + last["messages"]] == list(range(2, 10))
+
+
+def test_what_was_said_is_found(client: httpx2.Client) -> None:
+    session, other = new_session(client), new_session(client)
+    answered(client, session, "the heron stands in the reeds")
+    answered(client, other, "nothing of the kind")
+
+    found = client.get("/api/search", params={"q": "heron"}).json()
+
+    assert {hit["session"] for hit in found["hits"]} == {session}
+    assert client.get("/api/search", params={"q": "heron", "session": other}).json()["hits"] == []
+
+
+def test_the_story_can_be_read_in_pages_without_following_it(client: httpx2.Client) -> None:
+    session = new_session(client)
+    answered(client, session, "one two three")
+    whole = client.get(f"/api/sessions/{session}/events").json()["events"]
+
+    numbers, after = [], 0
+    while True:
+        page = client.get(f"/api/sessions/{session}/events", params={"after": after, "limit": 2}).json()
+        numbers += [event["number"] for event in page["events"]]
+        after = page["next"]["number"]
+        if not page["more"]:
+            break
+
+    assert numbers == [event["number"] for event in whole] == list(range(1, len(whole) + 1))
+
+
+def test_the_lineage_shows_every_window(client: httpx2.Client) -> None:
+    session = new_session(client)
+    answered(client, session, "hello")
+    client.post(f"/api/sessions/{session}/undo")
+
+    windows = client.get(f"/api/sessions/{session}/lineage").json()["windows"]
+
+    assert [window["reason"] for window in windows] == ["first", "undo"]
+
+
+def test_drafts_and_read_marks_are_kept(client: httpx2.Client) -> None:
+    session = new_session(client)
+
+    client.put(f"/api/sessions/{session}/draft", json={"text": "Dear…"})
+    client.put(f"/api/sessions/{session}/read", json={"number": 1})
+
+    assert client.get(f"/api/sessions/{session}/marks").json() == {"draft": "Dear…", "read_to": 1}
+    assert client.put(f"/api/sessions/{session}/read", json={"number": 10**6}).status_code == 422
+
+
+def test_a_session_survives_export_deletion_and_import_unchanged(client: httpx2.Client) -> None:
+    session = new_session(client)
+    answered(client, session, "one two")
+    answered(client, session, "three")
+    client.post(f"/api/sessions/{session}/undo")
+    client.patch(f"/api/sessions/{session}", json={"title": "Kept", "add_tags": ["home"]})
+    seen = [client.get(f"/api/sessions/{session}/{what}").json() for what in ("messages", "events", "lineage")]
+    document = client.get(f"/api/sessions/{session}/export")
+    assert document.headers["content-disposition"].startswith("attachment")
+    client.delete(f"/api/sessions/{session}")
+
+    imported = client.post("/api/imports", content=document.content, headers={"content-type": "application/json"})
+
+    assert imported.status_code == 201, imported.text
+    there = imported.json()["session"]["id"]
+    again = client.get(f"/api/sessions/{there}").json()
+    assert (again["title"], again["tags"], again["length"]) == ("Kept", ["home"], 2)
+    messages = client.get(f"/api/sessions/{there}/messages").json()["messages"]
+    assert [(one["role"], one["parts"]) for one in messages] == [
+        (one["role"], one["parts"]) for one in seen[0]["messages"]
+    ]
+    events = client.get(f"/api/sessions/{there}/events").json()["events"]
+    assert [one["number"] for one in events] == [one["number"] for one in seen[1]["events"]]
+    windows = client.get(f"/api/sessions/{there}/lineage").json()["windows"]
+    assert [one["reason"] for one in windows] == [one["reason"] for one in seen[2]["windows"]]
+
+
+def test_a_document_that_no_store_made_is_refused(client: httpx2.Client) -> None:
+    session = new_session(client)
+    document = client.get(f"/api/sessions/{session}/export").json()
+
+    broken: dict[str, Any]
+    for broken in ({}, document | {"format": 99}, document | {"nonsense": 1}):
+        assert client.post("/api/imports", json=broken).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("method", "where", "body", "status"),
+    [
+        ("POST", "/api/sessions", b"{", 400),
+        ("POST", "/api/sessions", b'{"nonsense": 1}', 422),
+        ("POST", "/api/sessions", b'{"ttl": {"idle": -1}}', 422),
+        ("POST", "/api/sessions", b"[" * 100_000, 422),
+        ("POST", "/api/sessions", b'{"address": "nowhere"}', 422),
+        ("GET", "/api/sessions?limit=0", None, 422),
+        ("GET", "/api/sessions?limit=2000", None, 422),
+        ("GET", "/api/sessions?nonsense=1", None, 422),
+        ("GET", "/api/sessions?limit=1&limit=2", None, 422),
+        ("GET", "/api/sessions?after=nonsense", None, 422),
+        ("GET", "/api/search", None, 422),
+        ("GET", "/api/nowhere", None, 404),
+        ("PUT", "/api/sessions", b"{}", 405),
+        ("GET", "/api/sessions/ses_nonsense", None, 404),
+        ("GET", "/api/sessions/../../etc/passwd", None, 404),
+    ],
+)
+def test_nonsense_is_refused_with_a_hint(
+    client: httpx2.Client, method: str, where: str, body: bytes | None, status: int
+) -> None:
+    headers = {} if body is None else {"content-type": "application/json"}
+
+    refused = client.request(method, where, content=body, headers=headers)
+
+    assert refused.status_code == status
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert refused.json()["hint"]
+
+
+def test_a_body_of_another_kind_is_refused(client: httpx2.Client) -> None:
+    form = client.post("/api/sessions", data={"title": "x"})
+    plain = client.post("/api/sessions", content=b"{}", headers={"content-type": "text/plain"})
+
+    assert (form.status_code, plain.status_code) == (415, 415)
+
+
+def test_a_body_that_is_too_large_is_refused_however_it_is_sent(house: House) -> None:
+    with house.client() as client:
+        session = new_session(client)
+        large = b'{"text": "' + b"x" * (1 << 20) + b'"}'
+        headers = {"content-type": "application/json"}
+
+        announced = client.put(f"/api/sessions/{session}/draft", content=large, headers=headers)
+        streamed = client.put(
+            f"/api/sessions/{session}/draft", content=iter([large[:1000], large[1000:]]), headers=headers
+        )
+
+    assert (announced.status_code, streamed.status_code) == (413, 413)
+
+
+def test_a_message_that_is_too_large_is_refused_before_it_is_stored(client: httpx2.Client) -> None:
+    session = new_session(client)
+
+    too_large = say(client, session, "é" * (1 << 19))
+
+    assert too_large.status_code == 413
+    assert client.get(f"/api/sessions/{session}").json()["last_event"] == 1

@@ -1,0 +1,57 @@
+"""A primary and a standby that has every committed transaction, and what it takes to fail over."""
+
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlencode
+
+from tests.servers.postgres import HOST, USER, Home, Postgres
+
+# A commit is answered when the standby has it on its disk. Both are set up alike, so that the standby, once promoted,
+# acknowledges nothing either before it has a standby of its own.
+SYNCHRONOUS = {"cluster_name": "standby", "synchronous_standby_names": "FIRST 1 (standby)", "wal_keep_size": "256MB"}
+
+
+class Pair:
+    """Two servers on two ports that stay the same, whoever of them is the primary."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self.primary = Postgres(home, settings=SYNCHRONOUS)
+        self.standby = self._follow(self.primary, port=0)
+        self._ports = (self.primary.port, self.standby.port)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.primary.close()
+        self.standby.close()
+
+    def url(self, database: str, **parameters: str) -> str:
+        """Both hosts; a client takes the one that can be written."""
+        hosts = ",".join(f"{HOST}:{port}" for port in self._ports)
+        query = urlencode({"target_session_attrs": "read-write", **parameters})
+        return f"postgresql://{USER}@{hosts}/{database}?{query}"
+
+    def lose_primary(self) -> None:
+        """The primary's host is gone, at once and for good."""
+        self.primary.kill()
+
+    def promote(self) -> None:
+        """The standby becomes the primary, and a new standby takes the place of the one that was lost."""
+        lost, self.primary = self.primary, self.standby
+        lost.close()
+        self.primary.query("SELECT pg_promote(true, 60)")
+        self.standby = self._follow(self.primary, port=lost.port)
+
+    def _follow(self, primary: Postgres, port: int) -> Postgres:
+        """A new standby; returns when the primary waits for it before it answers."""
+        data = self._home.folder() / "data"
+        source = f"--host={HOST} --port={primary.port} --username={USER} --pgdata={data}"
+        self._home.run("pg_basebackup", *source.split(), *"--write-recovery-conf --checkpoint=fast --no-sync".split())
+        standby = Postgres(self._home, data=data, settings=SYNCHRONOUS, port=port)
+        # A transaction with something to write is answered only when the standby has it.
+        primary.query("SELECT pg_logical_emit_message(true, 'backstay', 'is anybody there?')")
+        return standby

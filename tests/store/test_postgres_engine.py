@@ -1,0 +1,183 @@
+"""What only a server can do to a store: commits that become visible out of order, and databases that are not ours."""
+
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from typing import Any
+
+import psycopg
+import pytest
+
+from backstay import Store, open_store
+from backstay.clock import SystemClock
+from backstay.errors import BackstayError, ConfigError, SchemaMismatch, StoreUnavailable, UsedAfterFork
+from backstay.model import message
+from backstay.model.event import SessionCreated, SessionDeleted, SessionRenamed
+from backstay.model.limits import Limits
+from backstay.store.postgres.engine import PostgresEngine
+from backstay.store.postgres.migrations import Migration, shipped
+from tests.crash.processes import PATIENCE, PROCESSES
+from tests.servers.postgres import Postgres
+
+ME = "me"
+
+
+@pytest.fixture
+def store(empty_database: str) -> Iterator[Store]:
+    with open_store(empty_database) as store:
+        yield store
+
+
+def open_with(url: str, steps: list[Migration]) -> PostgresEngine:
+    """The database as a version of Backstay with these migrations opens it."""
+    return PostgresEngine(
+        url, clock=SystemClock(), limits=Limits(), lease_seconds=30, wait_seconds=10, steps=tuple(steps)
+    )
+
+
+# --- order ----------------------------------------------------------------------------------------------------------
+
+
+def test_who_follows_all_sessions_waits_for_an_event_that_commits_late(store: Store, empty_database: str) -> None:
+    slow, quick = store.create(owner=ME).id, store.create(owner=ME).id
+    start = store.feed(None, owner=ME).next
+    with psycopg.connect(empty_database) as obstacle, ThreadPoolExecutor(1) as thread:
+        # A deletion has written its event when it waits for forks of the same owner.
+        obstacle.execute("SELECT pg_advisory_xact_lock_shared(1113815382, hashtext(%s))", (ME,))
+        deleting = thread.submit(store.delete, slow, owner=ME)
+        _wait_until_somebody_waits(empty_database)
+        store.rename(quick, "quick", owner=ME)
+
+        meanwhile = store.feed(start, owner=ME)
+        from_now_on = store.feed(None, owner=ME)
+        obstacle.commit()
+        deleting.result(PATIENCE)
+
+    assert meanwhile.events == ()
+    assert meanwhile.next == from_now_on.next == start
+    told = store.feed(start, owner=ME).events
+    assert [type(each.event.body) for each in told] == [SessionDeleted, SessionRenamed]
+
+
+def test_the_search_index_waits_for_a_message_that_commits_late(store: Store, empty_database: str) -> None:
+    session = store.create(owner=ME).id
+    with psycopg.connect(empty_database) as slow:
+        # A writer that announced itself, took its keys, and has not committed yet.
+        slow.execute("SELECT pg_advisory_xact_lock_shared(1113815381, CAST(last_value AS int)) FROM keys")
+        slow.execute("SELECT nextval('keys')")
+        store.record(session, [message.user("a quick fox")], owner=ME)
+
+        behind = store.search("fox", owner=ME)
+        slow.commit()
+        caught_up = store.search("fox", owner=ME)
+
+    assert (behind.hits, behind.lag) == ((), 1)
+    assert (len(caught_up.hits), caught_up.lag) == (1, 0)
+
+
+def _wait_until_somebody_waits(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        for _ in range(int(PATIENCE * 20)):
+            if connection.execute("SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = 'advisory'").fetchone():
+                return
+            threading.Event().wait(0.05)
+    raise AssertionError("nobody waits for the lock")
+
+
+# --- whose it is ----------------------------------------------------------------------------------------------------
+
+
+def test_a_database_of_a_newer_version_is_refused_and_left_alone(database: str) -> None:
+    newest = shipped()[-1].number
+    open_with(database, [*shipped(), Migration(newest + 1, "later.sql", "CREATE TABLE later ()")]).close()
+
+    with pytest.raises(SchemaMismatch, match=f"schema {newest + 1}"):
+        open_store(database)
+
+
+def test_a_database_is_brought_to_the_newest_schema(database: str) -> None:
+    open_with(database, list(shipped())).close()
+    later = Migration(shipped()[-1].number + 1, "later.sql", "CREATE TABLE later ()")
+
+    engine = open_with(database, [*shipped(), later])
+
+    assert engine.about(0).schema == later.number
+    engine.close()
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(database: str, postgres: Postgres) -> None:
+    broken = Migration(shipped()[-1].number + 1, "broken.sql", "CREATE TABLE later (); SELECT 1 / 0")
+
+    with pytest.raises(SchemaMismatch, match=r"broken\.sql"):
+        open_with(database, [*shipped(), broken])
+
+    with psycopg.connect(database) as connection:
+        tables = connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone()
+    assert tables == (0,)
+
+
+def test_a_database_of_another_program_is_refused_and_left_alone(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE sessions (theirs text)")
+
+        with pytest.raises(SchemaMismatch, match="another program"):
+            open_store(database)
+
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+    assert tables == [("sessions",)]
+
+
+def test_other_tables_in_the_same_database_disturb_nobody(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE invoices (theirs text)")
+
+    with open_store(database) as store:
+        assert store.create(owner=ME).state == "open"
+
+
+# --- what is said ---------------------------------------------------------------------------------------------------
+
+
+def test_a_password_is_never_shown(empty_database: str) -> None:
+    secret = empty_database.replace("backstay@", "backstay:hunter2@")
+    with open_store(secret) as store:
+        assert "hunter2" not in store.about().url
+        assert store.about().engine == "PostgreSQL"
+
+    with pytest.raises(StoreUnavailable, match="nowhere") as refused:
+        open_store(secret.rpartition("/")[0] + "/nowhere")
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_url_that_cannot_be_read_is_a_wrong_setting() -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        open_store("postgresql://host/db?no_such_option=1")
+
+
+def test_a_handle_that_was_opened_before_a_fork_is_refused_in_the_child(empty_database: str) -> None:
+    ours, theirs = PROCESSES.Pipe()
+    process = PROCESSES.Process(target=use_after_fork, args=(empty_database, theirs))
+    process.start()
+
+    assert ours.poll(PATIENCE)
+    assert ours.recv() == (UsedAfterFork.__name__, [SessionCreated.__name__])
+    process.join(PATIENCE)
+
+
+def use_after_fork(url: str, pipe: "Connection[Any, Any]") -> None:
+    """Fork with an open store; tell what the child met, and what the parent can still do."""
+    with open_store(url) as store:
+        session = store.create(owner=ME).id
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                store.create(owner=ME)
+            except BackstayError as error:
+                os.write(writing, type(error).__name__.encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        story = [type(event.body).__name__ for event in store.events_after(session, owner=ME).events]
+        pipe.send((os.read(reading, 100).decode(), story))
