@@ -58,11 +58,12 @@ class Compactor:
             size = sum(map(self._weigh, messages)) + estimate_bytes(recorder.said_bytes)
         if size < self._policy.limit or not self._rest.over(turn.session, size):
             return False
-        return await self.worth(turn.session, turn.owner, Wish())
+        return await self.worth(turn.session, turn.owner, Wish()) is not None
 
-    async def worth(self, session: SessionId, owner: str, wish: Wish) -> bool:
-        """Whether there is anything that a compaction could leave behind."""
-        return self._plan(await self._page(session, owner), wish) is not None
+    async def worth(self, session: SessionId, owner: str, wish: Wish) -> MessagePage | None:
+        """What is read now, if there is anything in it that a compaction could leave behind."""
+        page = await self._page(session, owner)
+        return page if self._plan(page, wish) is not None else None
 
     async def run(self, turn: AgentTurn, recorder: Recorder) -> str:
         """Compact the session in the turn that was opened for it; what was done, in words."""

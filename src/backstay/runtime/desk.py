@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from backstay.model.ids import SessionId
+from backstay.model.message import MessagePage
 from backstay.model.turn import Accepted, Compacting, OpenTurn
 from backstay.runtime.compaction import Wish
 from backstay.runtime.crossing import Crossing
@@ -51,10 +52,10 @@ class Desk:
         task = _keep(self._turns, self._accept(submitting), "accept")
         return await asyncio.shield(task)
 
-    async def compact(self, session: SessionId, owner: str, wish: Wish) -> Compacting:
-        """Open a compaction and run it here, or learn which one runs already."""
+    async def compact(self, session: SessionId, owner: str, wish: Wish, seen: MessagePage) -> Compacting:
+        """Open a compaction of what was seen and run it here, or learn which one runs already."""
         self.crossing.refuse_strangers()
-        task = _keep(self._turns, self._compact(session, owner, wish), "compact")
+        task = _keep(self._turns, self._compact(session, owner, wish, seen), "compact")
         return await asyncio.shield(task)
 
     async def drain(self) -> None:
@@ -82,8 +83,8 @@ class Desk:
             self.start(accepted.opened)
         return accepted
 
-    async def _compact(self, session: SessionId, owner: str, wish: Wish) -> Compacting:
-        compacting = await self.crossing.write(Store.compact, session, owner=owner)
+    async def _compact(self, session: SessionId, owner: str, wish: Wish, seen: MessagePage) -> Compacting:
+        compacting = await self.crossing.write(Store.compact, session, owner=owner, seen=seen)
         if compacting.opened is not None:
             self.runner.compactor.wish(compacting.opened.id, wish)
             self.start(compacting.opened)

@@ -1,9 +1,10 @@
 """A session as its owner sees it."""
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from functools import partial
 
-from backstay.errors import AgentFailed, NotFound
+from backstay.errors import AgentFailed, NotFound, StoryChanged
 from backstay.model.content import Content
 from backstay.model.event import UNSEEN, Cursor, Event
 from backstay.model.export import Export
@@ -177,9 +178,13 @@ class SessionHandle:
 
         If nothing can be left behind, nothing is written. If another process compacts already, its window is used.
         """
-        runner, wish = self._desk.runner, Wish(keep, focus)
-        if await runner.compactor.worth(self.id, self.owner, wish):
-            compacting = await self._desk.compact(self.id, self.owner, wish)
+        compactor, wish = self._desk.runner.compactor, Wish(keep, focus)
+        compacting = None
+        while compacting is None and (seen := await compactor.worth(self.id, self.owner, wish)):
+            # Whoever changed the session since it was seen may have left nothing to do: look again.
+            with suppress(StoryChanged):
+                compacting = await self._desk.compact(self.id, self.owner, wish, seen)
+        if compacting is not None:
             outcome = await TurnHandle(self._desk, compacting.turn, self.owner).outcome()
             if not isinstance(outcome, Completed):
                 raise AgentFailed(f"{self.id} was not compacted: {outcome.reason}", hint="The window is as it was.")

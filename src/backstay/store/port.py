@@ -351,10 +351,11 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def compact(self, session: SessionId, *, owner: str) -> Compacting:
+    def compact(self, session: SessionId, *, owner: str, seen: MessagePage | None = None) -> Compacting:
         """Take the lease for a compaction: a turn without input in which nobody speaks, to be ended by `finish`.
 
-        While a turn runs it is refused; while a compaction runs, that one is named and nothing is written.
+        While a turn runs it is refused; while a compaction runs, that one is named and nothing is written. Who judged
+        by what was `seen` that there is something to leave behind is refused when the session reads otherwise by now.
         """
 
     # --- export and import ------------------------------------------------------------------------------------------

@@ -409,9 +409,9 @@ class SqlStore(Store):
             turn=turn,
         )
 
-    def compact(self, session: SessionId, *, owner: str) -> Compacting:
+    def compact(self, session: SessionId, *, owner: str, seen: MessagePage | None = None) -> Compacting:
         self._engine.enter()
-        return self._write(compacting.compact, check_session_id(session), owner)
+        return self._write(compacting.compact, check_session_id(session), owner, seen)
 
     # --- export and import ------------------------------------------------------------------------------------------
 

@@ -2,7 +2,16 @@
 
 import pytest
 
-from backstay.errors import Conflict, InvalidPayload, LeaseLost, NotFound, NothingToDo, SessionBusy, SessionEnded
+from backstay.errors import (
+    Conflict,
+    InvalidPayload,
+    LeaseLost,
+    NotFound,
+    NothingToDo,
+    SessionBusy,
+    SessionEnded,
+    StoryChanged,
+)
 from backstay.model import event, message
 from backstay.model.content import Text, Usage
 from backstay.model.ids import SessionId
@@ -121,6 +130,22 @@ class CompactingContract(ContractBase):
             assert (again.turn.id, again.opened) == (proof.id, None)
 
         assert look(store, session, (proof.id,)) == before
+
+    def test_what_reads_otherwise_than_it_was_seen_is_not_compacted(self, store: Store, other: Store) -> None:
+        session = new_session(store)
+        talk(store, session, 2)
+        long = store.messages(session, owner=ME)
+        proof = held(rotate(other, begin(other, session), 2))
+        other.finish(proof, Completed("2 messages became 1"))
+
+        with refused(store, session, StoryChanged):
+            store.compact(session, owner=ME, seen=long)
+        short = store.messages(session, owner=ME)
+        talk(store, session)
+        with refused(store, session, StoryChanged):
+            store.compact(session, owner=ME, seen=short)
+
+        assert store.compact(session, owner=ME, seen=store.messages(session, owner=ME, last=1)).opened is not None
 
     def test_a_session_in_which_somebody_speaks_is_not_compacted(self, store: Store, other: Store) -> None:
         session = new_session(store)
