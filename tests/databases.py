@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import psycopg
 import pytest
+from psycopg.sql import SQL, Identifier
 
 from backstay.store import open_store
 from tests.servers.postgres import Postgres
@@ -31,6 +32,20 @@ def emptied(url: str) -> str:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(_EMPTY)
     return url
+
+
+def everything_in(place: Place) -> bytes:
+    """All that a closed store has written, wherever it lies."""
+    if isinstance(place, Path):
+        return b"".join(file.read_bytes() for file in place.parent.iterdir() if file.is_file())
+    with psycopg.connect(place) as connection:
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()").fetchall()
+        rows = [
+            row
+            for (table,) in tables
+            for row in connection.execute(SQL("SELECT * FROM {}").format(Identifier(table))).fetchall()
+        ]
+    return repr(rows).encode()
 
 
 @contextmanager

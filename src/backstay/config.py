@@ -44,6 +44,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     slow_reader_seconds: float = 20.0
     grace_seconds: float = 5.0
     prompt: bool = True
+    keep_closed_days: float = 0.0
+    fold_seconds: float = 3_600.0
+    upkeep_seconds: float = 300.0
+    compact_tokens: int = 100_000
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "text"] = "json"
 
@@ -147,6 +151,16 @@ def _checked(settings: Settings) -> Settings:
         raise ConfigError(f"port {settings.port} does not exist", hint="Choose 1 to 65535, or 0 for a free one.")
     if settings.workers < 1:
         raise ConfigError(f"{settings.workers} workers cannot serve", hint="Choose 1 or more.")
+    if not (settings.upkeep_seconds > 0 and settings.keep_closed_days >= 0 and settings.fold_seconds >= 0):
+        raise ConfigError(
+            "upkeep cannot run so",
+            hint="upkeep_seconds is more than 0; keep_closed_days (0: for ever) and fold_seconds are not negative.",
+        )
+    if settings.compact_tokens < 0:
+        raise ConfigError(
+            f"a window cannot hold {settings.compact_tokens} tokens",
+            hint="compact_tokens is what the agent's model can read; 0 compacts only when asked.",
+        )
     if not is_loopback(settings.host):
         if not settings.auth:
             raise ConfigError(

@@ -1,19 +1,19 @@
 """What every test of the server may ask for."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx2
 import pytest
 
+from tests.databases import Place
 from tests.server.agents import AGENTS
 from tests.server.house import House, a_house
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where the store of this test lies."""
-    return tmp_path / "chat.db"
+def path(place: Place) -> Place:
+    """Where the store of this test lies, on every engine."""
+    return place
 
 
 @pytest.fixture(params=[True, False], ids=["told", "polling"])
@@ -23,7 +23,7 @@ def prompt(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
-def house(path: Path) -> Iterator[House]:
+def house(path: Place) -> Iterator[House]:
     """A server with the agents of these tests."""
     with a_house(path, AGENTS) as house:
         yield house

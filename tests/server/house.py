@@ -42,8 +42,8 @@ class House:
         return f"http://127.0.0.1:{self.port}"
 
     @property
-    def path(self) -> Path:
-        return Path(self.settings.db)
+    def place(self) -> Place:
+        return self.settings.db if "://" in self.settings.db else Path(self.settings.db)
 
     def token(self, owner: str = "local", name: str = "test") -> str:
         """A token of this owner, the same for the same name."""

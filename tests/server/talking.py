@@ -1,5 +1,8 @@
 """How tests talk to a server."""
 
+import os
+import time
+from collections.abc import Callable
 from typing import Any
 
 import httpx2
@@ -85,3 +88,13 @@ def log_of(house: House, client: httpx2.Client, session: str) -> list[dict[str, 
         events += page["events"]
         if not page["more"]:
             return events
+
+
+def until(tried: Callable[[], bool], what: str) -> None:
+    """Ask until it is so, for a minute."""
+    late = time.monotonic() + 60
+    while time.monotonic() < late:
+        if tried():
+            return
+        os.sched_yield()
+    raise AssertionError(f"never: {what}")

@@ -1,8 +1,8 @@
 """A crowd: a thousand clients on one session, each of whom is told everything, in order."""
 
-from pathlib import Path
 from typing import Any
 
+from tests.databases import Place
 from tests.server.agents import AGENTS
 from tests.server.house import a_house
 from tests.server.reader import Reader
@@ -11,7 +11,7 @@ from tests.server.talking import accepted, answered, log_of, new_session
 CLIENTS = 1_000
 
 
-def test_a_thousand_clients_are_told_everything_in_order(path: Path) -> None:
+def test_a_thousand_clients_are_told_everything_in_order(path: Place) -> None:
     room: dict[str, Any] = {"streams_per_token": CLIENTS, "streams_per_owner": CLIENTS, "heartbeat_seconds": 600.0}
     with a_house(path, AGENTS, **room) as house, house.client() as client:
         session = new_session(client)
@@ -37,7 +37,7 @@ def hear_out(reader: Reader, turn: str) -> list[int]:
     return [frame.data["number"] for frame in reader.until("story", kind="turn_ended", turn=turn)]
 
 
-def test_clients_who_leave_leave_nothing_behind(path: Path) -> None:
+def test_clients_who_leave_leave_nothing_behind(path: Place) -> None:
     with a_house(path, AGENTS) as house, house.client() as client:
         session = new_session(client)
         for _ in range(5):

@@ -17,6 +17,7 @@ from backstay.errors import ConfigError
 from backstay.server.firsttoken import ensure_token
 from backstay.server.keys import new_secret
 from backstay.server.worker import listen
+from tests.databases import Place, everything_in
 from tests.server.agents import AGENTS
 from tests.server.house import House, a_house
 from tests.server.talking import new_session
@@ -61,7 +62,7 @@ def test_two_hosts_are_none(house: House) -> None:
         assert plain.recv(1_000).split()[1] in (b"400", b"421")
 
 
-def test_our_own_page_and_origins_that_were_named_may_ask(path: Path) -> None:
+def test_our_own_page_and_origins_that_were_named_may_ask(path: Place) -> None:
     with a_house(path, AGENTS, allowed_origins=["https://friend.example"]) as house, house.client() as client:
         ours = {"origin": f"http://127.0.0.1:{house.port}"}
         assert client.get("/api/me", headers=ours).status_code == 200
@@ -148,7 +149,7 @@ def test_signing_in_gives_a_new_cookie_whatever_the_browser_had(house: House, cl
         assert thief.get("/api/me").status_code == 401
 
 
-def test_under_tls_the_cookie_is_bound_to_host_and_tls(path: Path) -> None:
+def test_under_tls_the_cookie_is_bound_to_host_and_tls(path: Place) -> None:
     with a_house(path, AGENTS, https=True) as house, house.client() as client:
         code = client.post("/api/links").json()["path"].partition("#")[2]
         cookie = client.post("/api/login", json={"code": code}).headers["set-cookie"]
@@ -210,13 +211,13 @@ def test_the_store_does_not_know_the_tokens_it_gave(house: House, client: httpx2
     secret = client.post("/api/tokens", json={"name": "laptop"}).json()["secret"]
     house.stop()
 
-    written = b"".join(file.read_bytes() for file in house.path.parent.iterdir() if file.is_file())
+    written = everything_in(house.place)
     assert b"laptop" in written
     assert secret.encode() not in written
 
 
-def test_the_first_token_is_made_once_and_only_its_user_can_read_it(path: Path) -> None:
-    settings = Settings(db=str(path))
+def test_the_first_token_is_made_once_and_only_its_user_can_read_it(path: Place, tmp_path: Path) -> None:
+    settings = Settings(db=str(path), token_file=str(tmp_path / "token"))
     with open_store(path) as store:
         first = ensure_token(store, settings).read_text()
         file = ensure_token(store, settings)
@@ -231,8 +232,8 @@ def test_the_first_token_is_made_once_and_only_its_user_can_read_it(path: Path) 
             ensure_token(store, settings)
 
 
-def test_many_who_start_at_once_make_one_first_token(path: Path) -> None:
-    settings = Settings(db=str(path))
+def test_many_who_start_at_once_make_one_first_token(path: Place, tmp_path: Path) -> None:
+    settings = Settings(db=str(path), token_file=str(tmp_path / "token"))
     found: list[str] = []
     with open_store(path) as store:
         threads = [
@@ -249,7 +250,7 @@ def test_many_who_start_at_once_make_one_first_token(path: Path) -> None:
 # --- limits ---------------------------------------------------------------------------------------------------------
 
 
-def test_who_asks_too_often_is_told_to_wait_and_others_are_not(path: Path) -> None:
+def test_who_asks_too_often_is_told_to_wait_and_others_are_not(path: Place) -> None:
     few: dict[str, Any] = {"requests_per_second": 0.001, "request_burst": 5}
     with a_house(path, AGENTS, **few) as house, house.client() as client, house.client("another") as other:
         statuses = [client.get("/api/me").status_code for _ in range(7)]
@@ -260,7 +261,7 @@ def test_who_asks_too_often_is_told_to_wait_and_others_are_not(path: Path) -> No
         assert other.get("/api/me").status_code == 200
 
 
-def test_who_guesses_tokens_is_slowed_down(path: Path) -> None:
+def test_who_guesses_tokens_is_slowed_down(path: Place) -> None:
     with a_house(path, AGENTS, requests_per_second=0.001, request_burst=5) as house, house.client_with(None) as client:
         statuses = [
             client.get("/api/me", headers={"authorization": f"Bearer {new_secret()}"}).status_code for _ in range(7)
@@ -275,7 +276,7 @@ def test_headers_that_are_too_large_are_refused(house: House) -> None:
         assert plain.recv(1_000).split()[1] in (b"400", b"431")
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(path: Path) -> None:
+def test_a_body_that_does_not_come_is_not_waited_for(path: Place) -> None:
     head = (
         b"POST /api/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\nContent-Type: application/json\r\n"
     )
@@ -285,14 +286,14 @@ def test_a_body_that_does_not_come_is_not_waited_for(path: Path) -> None:
         assert plain.recv(1_000).split()[1] == b"408"
 
 
-def test_no_answer_waits_for_the_word_that_its_beginning_has_arrived(path: Path) -> None:
+def test_no_answer_waits_for_the_word_that_its_beginning_has_arrived(path: Place) -> None:
     with listen(Settings(db=str(path), port=0)) as listener, socket.create_connection(listener.getsockname()):
         accepted, _ = listener.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-def test_without_auth_everybody_on_this_machine_is_the_owner(path: Path) -> None:
+def test_without_auth_everybody_on_this_machine_is_the_owner(path: Place) -> None:
     with a_house(path, AGENTS, auth=False, owner="me") as house, house.client_with(None) as client:
         assert client.get("/api/me").json()["owner"] == "me"
         assert client.post("/api/sessions", json={}).status_code == 201
@@ -318,7 +319,7 @@ def test_what_is_not_safe_does_not_start(flags: dict[str, object], tmp_path: Pat
     assert refused.value.advice
 
 
-def test_a_public_server_with_hosts_and_auth_answers_to_those_hosts_alone(path: Path) -> None:
+def test_a_public_server_with_hosts_and_auth_answers_to_those_hosts_alone(path: Place) -> None:
     with a_house(path, AGENTS, allowed_hosts=["chat.example"]) as house, house.client() as client:
         assert client.get("/api/me", headers={"host": "chat.example"}).status_code == 200
         assert client.get("/api/me", headers={"host": "localhost"}).status_code == 421

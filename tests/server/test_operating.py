@@ -18,6 +18,7 @@ from backstay.server.casting import cast
 from backstay.server.logs import JsonLines
 from backstay.server.metrics import Metrics, forget_levels
 from backstay.server.tracing import OpenTelemetryTracer
+from tests.databases import Place
 from tests.server.agents import AGENTS, echo
 from tests.server.house import House, a_house
 from tests.server.served import COMMAND
@@ -84,7 +85,7 @@ def test_config_shows_every_setting_and_its_source(tmp_path: Path) -> None:
     assert "port" in told(tmp_path, "config").stdout
 
 
-def test_tokens_are_given_listed_and_revoked_at_the_command_line(tmp_path: Path, path: Path) -> None:
+def test_tokens_are_given_listed_and_revoked_at_the_command_line(tmp_path: Path, path: Place) -> None:
     with a_house(path, AGENTS) as house:
         secret = told(tmp_path, "token", "add", "robot", "--owner", "anna", "--db", str(path)).stdout.strip()
         with house.client_with(secret) as robot:
@@ -98,7 +99,7 @@ def test_tokens_are_given_listed_and_revoked_at_the_command_line(tmp_path: Path,
             assert robot.get("/api/me").status_code == 401
 
 
-def test_a_link_made_at_the_command_line_signs_in(tmp_path: Path, path: Path) -> None:
+def test_a_link_made_at_the_command_line_signs_in(tmp_path: Path, path: Place) -> None:
     with a_house(path, AGENTS) as house, house.client_with(None) as browser:
         link = told(tmp_path, "link", "--db", str(path)).stdout.strip()
 
@@ -184,7 +185,7 @@ def test_a_line_of_the_log_cannot_be_forged() -> None:
     assert (parsed["event"], parsed["session"]) == (evil, evil)
 
 
-def test_turns_and_requests_are_traced_without_contents(path: Path) -> None:
+def test_turns_and_requests_are_traced_without_contents(path: Place) -> None:
     spans = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))

@@ -4,8 +4,6 @@ import json
 import os
 import select
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +11,11 @@ import httpx2
 
 import backstay
 from backstay.model.ids import SessionId
+from tests.databases import Place, let_leases_lapse
 from tests.server.agents import echo
 from tests.server.reader import Frame, Reader
 from tests.server.served import PATIENCE, Served, serving
-from tests.server.talking import accepted, answered, new_session, text_of, until_ended, until_said
+from tests.server.talking import accepted, answered, new_session, text_of, until, until_ended, until_said
 
 AGENTS = ("--agent", "tests.server.agents:echo", "--agent", "patient=tests.server.agents:patient")
 HERE = {"PYTHONPATH": str(Path(__file__).parents[2])}
@@ -33,22 +32,14 @@ def log_of(client: httpx2.Client, session: str) -> list[dict[str, Any]]:
     return events
 
 
-def until(tried: Callable[[], bool], what: str) -> None:
-    """Ask until it is so, for a minute."""
-    late = time.monotonic() + 60
-    while time.monotonic() < late:
-        if tried():
-            return
-        os.sched_yield()
-    raise AssertionError(f"never: {what}")
-
-
-def test_a_server_that_is_killed_again_and_again_loses_nothing_and_its_readers_resume(tmp_path: Path) -> None:
+def test_a_server_that_is_killed_again_and_again_loses_nothing_and_its_readers_resume(
+    tmp_path: Path, path: Place
+) -> None:
     heard: list[Frame] = []
     last: str | None = None
     session, sent = "", 0
     for _ in range(4):
-        with serving(tmp_path, "--db", "chat.db", *AGENTS, environment=HERE) as served, served.client() as client:
+        with serving(tmp_path, "--db", str(path), *AGENTS, environment=HERE) as served, served.client() as client:
             session = session or new_session(client)
             with Reader(served.port, served.token, f"sessions={session}", last) as reader:
                 # The first words of the turn are on the wire when the server dies.
@@ -59,9 +50,10 @@ def test_a_server_that_is_killed_again_and_again_loses_nothing_and_its_readers_r
                     if frame.data["turn"] == turn and frame.data["body"]["kind"] == "text_delta":
                         break
                 served.kill()
+                let_leases_lapse(path, served.pid)
             sent += 1
 
-    with serving(tmp_path, "--db", "chat.db", *AGENTS, environment=HERE) as served, served.client() as client:
+    with serving(tmp_path, "--db", str(path), *AGENTS, environment=HERE) as served, served.client() as client:
         final = answered(client, session, "the end")
         with Reader(served.port, served.token, f"sessions={session}", last) as reader:
             heard += reader.until("story", kind="turn_ended", turn=final)
@@ -71,17 +63,18 @@ def test_a_server_that_is_killed_again_and_again_loses_nothing_and_its_readers_r
         assert asked == [*(f"many {40 + number}" for number in range(4)), "the end"]
 
 
-def test_a_request_whose_answer_was_lost_is_repeated_and_happens_once(tmp_path: Path) -> None:
-    with serving(tmp_path, "--db", "chat.db", *AGENTS, environment=HERE) as served, served.client() as client:
+def test_a_request_whose_answer_was_lost_is_repeated_and_happens_once(tmp_path: Path, path: Place) -> None:
+    with serving(tmp_path, "--db", str(path), *AGENTS, environment=HERE) as served, served.client() as client:
         session = new_session(client)
         first = accepted(client, session, "once", key="k")
         served.kill()
-    with serving(tmp_path, "--db", "chat.db", *AGENTS, environment=HERE) as served, served.client() as client:
+        let_leases_lapse(path, served.pid)
+    with serving(tmp_path, "--db", str(path), *AGENTS, environment=HERE) as served, served.client() as client:
         assert accepted(client, session, "once", key="k") == first
 
 
-def test_a_server_with_open_streams_and_a_running_turn_ends_in_good_order(tmp_path: Path) -> None:
-    with serving(tmp_path, "--db", "chat.db", *AGENTS, environment=HERE | {"BACKSTAY_GRACE_SECONDS": "0.5"}) as served:
+def test_a_server_with_open_streams_and_a_running_turn_ends_in_good_order(tmp_path: Path, path: Place) -> None:
+    with serving(tmp_path, "--db", str(path), *AGENTS, environment=HERE | {"BACKSTAY_GRACE_SECONDS": "0.5"}) as served:
         with served.client() as client:
             session = new_session(client)
             turn = accepted(client, session, "secret words", agent="patient")
@@ -100,7 +93,7 @@ def test_a_server_with_open_streams_and_a_running_turn_ends_in_good_order(tmp_pa
         assert any(line["event"] == "turn ended" and line["outcome"] == "interrupted" for line in lines)
         assert "secret words" not in json.dumps(lines)
         assert served.token not in json.dumps(lines)
-    with serving(tmp_path, "--db", "chat.db", *AGENTS, environment=HERE) as served, served.client() as client:
+    with serving(tmp_path, "--db", str(path), *AGENTS, environment=HERE) as served, served.client() as client:
         assert client.get(f"/api/turns/{turn}").json()["outcome"]["type"] == "interrupted"
 
 
@@ -110,8 +103,8 @@ def workers_of(served: Served) -> set[int]:
     return {int(child) for child in children}
 
 
-def test_workers_share_sessions_and_one_that_dies_is_replaced(tmp_path: Path) -> None:
-    with serving(tmp_path, "--db", "chat.db", "--workers", "2", *AGENTS, environment=HERE) as served:
+def test_workers_share_sessions_and_one_that_dies_is_replaced(tmp_path: Path, path: Place) -> None:
+    with serving(tmp_path, "--db", str(path), "--workers", "2", *AGENTS, environment=HERE) as served:
         with served.client() as client:
             session = new_session(client)
             until(lambda: len(workers_of(served)) == 2, "two workers")
@@ -131,6 +124,7 @@ def test_workers_share_sessions_and_one_that_dies_is_replaced(tmp_path: Path) ->
             doomed = workers_of(served)
             for worker in doomed:
                 os.kill(worker, signal.SIGKILL)
+                let_leases_lapse(path, worker)
             until(lambda: len(workers_of(served) - doomed) == 2, "two other workers")
         with served.client() as client:
             until_ended(client, session, running)
@@ -141,8 +135,8 @@ def test_workers_share_sessions_and_one_that_dies_is_replaced(tmp_path: Path) ->
         assert served.terminate() == 0
 
 
-def test_workers_do_not_outlive_their_supervisor(tmp_path: Path) -> None:
-    with serving(tmp_path, "--db", "chat.db", "--workers", "2", *AGENTS, environment=HERE) as served:
+def test_workers_do_not_outlive_their_supervisor(tmp_path: Path, path: Place) -> None:
+    with serving(tmp_path, "--db", str(path), "--workers", "2", *AGENTS, environment=HERE) as served:
         with served.client() as client:
             new_session(client)
         until(lambda: len(workers_of(served)) == 2, "two workers")
@@ -154,11 +148,11 @@ def test_workers_do_not_outlive_their_supervisor(tmp_path: Path) -> None:
             os.close(end)
 
 
-def test_a_turn_of_the_library_in_another_process_streams_to_clients(tmp_path: Path) -> None:
-    with serving(tmp_path, "--db", "chat.db", *AGENTS, environment=HERE) as served, served.client() as client:
+def test_a_turn_of_the_library_in_another_process_streams_to_clients(tmp_path: Path, path: Place) -> None:
+    with serving(tmp_path, "--db", str(path), *AGENTS, environment=HERE) as served, served.client() as client:
         session = new_session(client)
         with Reader(served.port, served.token, f"sessions={session}") as reader:
-            with backstay.open_blocking(tmp_path / "chat.db", agent=echo) as app:
+            with backstay.open_blocking(path, agent=echo) as app:
                 turn = app.session(SessionId(session)).send("said in a script")
                 turn.outcome()
             heard = reader.until("story", kind="turn_ended", turn=turn.id)

@@ -3,13 +3,13 @@
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
 from backstay import open_store
+from tests.databases import Place
 from tests.server.agents import AGENTS
 from tests.server.house import House, a_house
 from tests.server.reader import Frame, Reader
@@ -17,7 +17,7 @@ from tests.server.talking import accepted, answered, log_of, new_session, until_
 
 
 @pytest.fixture
-def house(path: Path, prompt: bool) -> Iterator[House]:
+def house(path: Place, prompt: bool) -> Iterator[House]:
     """With and without the shortcut inside the process."""
     with a_house(path, AGENTS, prompt=prompt, heartbeat_seconds=0.2, slow_reader_seconds=1.0) as house:
         yield house
@@ -107,7 +107,7 @@ def test_a_cursor_in_the_address_does_as_well_and_the_header_is_newer(house: Hou
 
 def test_a_turn_of_another_process_streams_here(house: House, client: httpx2.Client) -> None:
     session = new_session(client)
-    with reading(house, f"sessions={session}") as reader, a_house(house.path, AGENTS) as other:
+    with reading(house, f"sessions={session}") as reader, a_house(house.place, AGENTS) as other:
         with other.client() as there:
             turn = accepted(there, session, "from over there")
         heard = reader.until("story", kind="turn_ended", turn=turn)
@@ -179,7 +179,7 @@ def test_a_cursor_into_what_is_folded_by_now_gets_a_snapshot_and_the_fold(house:
     with reading(house, f"sessions={session}") as reader:
         frames = reader.frames()
         inside = [next(frames) for _ in range(4)][-1]
-    with open_store(house.path) as store:
+    with open_store(house.place) as store:
         assert store.fold(older_than=-1) > 0
 
     with reading(house, f"sessions={session}", inside.id) as reader:
@@ -283,7 +283,7 @@ def test_a_revoked_token_ends_its_streams(house: House, client: httpx2.Client) -
         assert list(frames) == []
 
 
-def test_more_streams_than_allowed_are_refused(path: Path) -> None:
+def test_more_streams_than_allowed_are_refused(path: Place) -> None:
     with a_house(path, AGENTS, streams_per_token=2, streams_per_owner=3) as house, house.client() as client:
         session = new_session(client)
         token, other = house.token(), house.token(name="another")
@@ -297,7 +297,7 @@ def test_more_streams_than_allowed_are_refused(path: Path) -> None:
                     assert fourth.status == 429
 
 
-def test_a_server_that_stops_says_goodbye_and_the_next_one_goes_on(path: Path, prompt: bool) -> None:
+def test_a_server_that_stops_says_goodbye_and_the_next_one_goes_on(path: Place, prompt: bool) -> None:
     with a_house(path, AGENTS, prompt=prompt) as first:
         token = first.token()
         with first.client() as client:

@@ -248,7 +248,7 @@ def test_content_that_is_nested_too_deep_is_refused(client: httpx2.Client) -> No
 
 
 def test_two_servers_on_one_database_serve_the_same_turns(house: House) -> None:
-    with a_house(house.path, AGENTS) as other, house.client() as here, other.client() as there:
+    with a_house(house.place, AGENTS) as other, house.client() as here, other.client() as there:
         session = new_session(here)
         turn = accepted(here, session, "hello", agent="patient")
         until_said(there, session, "listening ")

@@ -22,6 +22,7 @@ import pytest
 from backstay import Address, Store, Text, ToolCall, ToolResult, open_store
 from backstay.errors import (
     BackstayError,
+    ConfigError,
     NotFound,
     SchemaMismatch,
     StoreError,
@@ -847,3 +848,15 @@ def test_a_disk_that_is_really_read_only_is_named_as_such(on_a_disk: Callable[[s
 
     assert [line.split()[0] for line in answers] == ["store.db", "new.db", "new/new.db"]
     assert all("Make the disk writable" in line for line in answers)
+
+
+@pytest.mark.parametrize("url", ["postgresql://localhost/chat", "postgres://localhost/chat", "sqlite:///chat.db"])
+def test_a_url_that_became_a_path_is_refused_and_makes_no_folder(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(ConfigError, match="was a URL"):
+        open_store(Path(url))
+
+    assert list(tmp_path.iterdir()) == []

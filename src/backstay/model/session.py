@@ -111,3 +111,11 @@ class Collected(msgspec.Struct, frozen=True, kw_only=True):
     deleted: int = 0
     messages: int = 0
     blobs: int = 0
+
+
+class Tidied(msgspec.Struct, frozen=True, kw_only=True):
+    """What upkeep did: what was collected, how many rows were folded away, how many messages were indexed."""
+
+    collected: Collected
+    folded: int
+    indexed: int

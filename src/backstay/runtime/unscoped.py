@@ -1,6 +1,7 @@
 """What is asked on nobody's behalf: whose a token is, and how much is going on."""
 
 from backstay.model.about import Load
+from backstay.model.session import Tidied
 from backstay.model.token import Token
 from backstay.runtime.desk import Desk
 from backstay.store.port import Store
@@ -19,6 +20,13 @@ class Unscoped:
     async def redeem(self, link: bytes, *, hash: bytes, name: str, seconds: float) -> Token:
         """Spend a link for a browser's token."""
         return await self._crossing.write(Store.redeem, link, hash=hash, name=name, seconds=seconds)
+
+    async def tidy(self, *, keep_closed_for: float | None, fold_after: float) -> Tidied:
+        """Close what has expired, delete what was closed for so many seconds, fold old turns, index what was said."""
+        store = self._crossing.store
+        collected = await self._crossing.read(store.collect, keep_closed_for=keep_closed_for)
+        folded = await self._crossing.read(store.fold, older_than=fold_after)
+        return Tidied(collected=collected, folded=folded, indexed=await self._crossing.read(store.index))
 
     async def load(self) -> Load:
         """How many turns run and wait, in whatever process."""

@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from backstay.agents.adapters import AgentLike
 from backstay.config import Settings
 from backstay.runtime.app import open_app
+from backstay.runtime.compaction import Compaction
 from backstay.runtime.timing import Timing
 from backstay.server.endpoint import Endpoint, refusal
 from backstay.server.gate import Gate
@@ -26,6 +27,7 @@ from backstay.server.problems import Refused
 from backstay.server.routes import access, attachments, events, exports, history, marks, sessions, turns
 from backstay.server.service import Service
 from backstay.server.tracing import Tracer, make_tracer
+from backstay.server.upkeep import keep_up
 from backstay.server.witness import ServerWitness
 
 OPERATIONS: tuple[AnyOperation, ...] = (
@@ -58,6 +60,7 @@ class Server:
             on_interrupt=settings.on_interrupt,
             prompt=settings.prompt,
             timing=Timing(grace=settings.grace_seconds),
+            compaction=_compaction(settings.compact_tokens),
         )
         tracer = tracer or make_tracer()
         self.service = Service(settings, self._app, Metrics(folder))
@@ -86,12 +89,21 @@ class Server:
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         async with self._app:
             self._app.report_to(self._witness)
-            saving = asyncio.create_task(_save_metrics(self.service), name="backstay metrics")
+            chores = [
+                asyncio.create_task(_save_metrics(self.service), name="backstay metrics"),
+                asyncio.create_task(keep_up(self._app, self.service.settings), name="backstay upkeep"),
+            ]
             try:
                 yield
             finally:
-                saving.cancel()
+                for chore in chores:
+                    chore.cancel()
                 self.service.save_metrics()
+
+
+def _compaction(tokens: int) -> Compaction | None:
+    """Windows that get too long for a model that reads so many tokens keep a fifth of them and the gist of the rest."""
+    return Compaction(budget=tokens, keep=tokens // 5) if tokens else None
 
 
 async def _save_metrics(service: Service) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 
@@ -60,6 +61,7 @@ def _make(path: Path) -> str:
     secret = new_secret()
     unfinished = path.with_name(f"{path.name}.{token_hex(8)}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(file, "w", encoding="ascii") as writing:
             writing.write(secret + "\n")
@@ -71,5 +73,6 @@ def _make(path: Path) -> str:
             f"cannot write {path}: {error.strerror}", hint="Name another with --token-file."
         ) from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):
+            unfinished.unlink()
     return secret

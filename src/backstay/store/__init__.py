@@ -15,6 +15,8 @@ from backstay.store.sqlite.engine import SqliteEngine
 from backstay.store.sqlstore import SqlStore
 
 _POSTGRES = ("postgresql://", "postgres://")
+# What pathlib makes of a URL.
+_SHORTENED = ("postgresql:/", "postgres:/", "sqlite:/")
 
 __all__ = ["About", "Store", "open_store"]
 
@@ -96,6 +98,8 @@ def sqlite_path(where: str | Path) -> Path:
                 f"{text!r} names no store", hint="Write a path, sqlite:/// and a path, or postgresql://host/database."
             )
         text = rest[1:]
+    if text.startswith(_SHORTENED):
+        raise ConfigError(f"{text!r} was a URL before it became a path", hint="Pass a URL as text, not as a Path.")
     if not text or text == ":memory:" or "\0" in text:
         raise ConfigError(f"{text!r} cannot hold a durable store", hint="Write the path of a file.")
     return Path(text).expanduser().absolute()
