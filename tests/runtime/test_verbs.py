@@ -15,6 +15,9 @@ from backstay.model.turn import Completed
 from backstay.runtime.session import SessionHandle
 from tests.runtime.stage import echo, nothing_can_be_written, play, told
 
+# More than any engine writes at once: whoever comes after so many has not begun while they wait.
+CROWD = 32
+
 
 def test_a_store_is_opened_by_its_path_or_by_its_url(tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
@@ -149,14 +152,16 @@ def test_a_call_and_its_result_may_be_recorded_one_after_the_other(path: Path) -
 def test_a_verb_whose_caller_is_gone_before_it_began_never_runs(path: Path) -> None:
     async def story() -> None:
         async with backstay.open(path, agent=echo) as app:
-            session = await app.session()
+            session, *others = [await app.session() for _ in range(1 + CROWD)]
             with nothing_can_be_written(path):
+                under_way = [asyncio.create_task(other.rename("in time")) for other in others]
                 renaming = asyncio.create_task(session.rename("too late"))
                 for _ in range(10):
                     await asyncio.sleep(0)
                 renaming.cancel()
                 await asyncio.gather(renaming, return_exceptions=True)
-            await session.pin()
+            await asyncio.gather(*under_way)
+            assert {(await other.read()).title for other in others} == {"in time"}
             assert (await session.read()).title is None
 
     play(story())
