@@ -117,7 +117,7 @@ def test_times_that_make_no_sense_are_refused_before_anything_runs(wrong: dict[s
 @pytest.mark.parametrize(
     "wrong",
     [{"on_interrupt": "again"}, {"agents": {"": echo}}, {"agents": {"a\0": echo}}, {"lease_seconds": 0}],
-    ids=str,
+    ids=["on_interrupt", "an agent without a name", "an agent with a zero in its name", "lease_seconds"],
 )
 def test_settings_that_make_no_sense_are_refused_before_anything_runs(path: Path, wrong: dict[str, Any]) -> None:
     async def story() -> None:

@@ -77,6 +77,7 @@ def test_our_own_page_and_origins_that_were_named_may_ask(path: Place) -> None:
 @pytest.mark.parametrize(
     "shown",
     [None, "Bearer", "Bearer nonsense", f"Bearer {new_secret()}", f"Basic {new_secret()}", "Bearer bsk_" + "é" * 43],
+    ids=["nothing", "no secret", "nonsense", "a stranger's", "another scheme", "no ASCII"],
 )
 def test_who_cannot_say_who_they_are_sees_nothing(house: House, where: str, shown: str | None) -> None:
     headers = {} if shown is None else {"authorization": shown.encode()}
