@@ -9,6 +9,8 @@ UV_VERSION := 0.13.7
 TESTS ?=
 ARGS ?=
 BACKSTAY_CRASH_ROUNDS ?= 200
+# Each process that runs tests has servers of its own. One test, or one file, does not wait for a second process.
+SIDE_BY_SIDE = -n $(if $(TESTS),0,auto) --maxprocesses 8 --dist worksteal --max-worker-restart 0
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -23,8 +25,8 @@ help: ## show this list
 serve: .venv/.installed ## serve sessions over HTTP, on this machine only
 	.venv/bin/backstay serve $(ARGS)
 
-test: .venv/.installed ## run every test
-	.venv/bin/python -m pytest $(TESTS) $(ARGS)
+test: .venv/.installed ## run every test, on every processor (ARGS="-n 0": one after the other)
+	.venv/bin/python -m pytest $(SIDE_BY_SIDE) $(TESTS) $(ARGS)
 
 check: check-format check-lint check-types check-layers ## formatting, lint, types, layers (make -k check: all four)
 
@@ -47,7 +49,7 @@ crash: .venv/.installed ## kill writers many more times than `make test` does (B
 	BACKSTAY_CRASH_ROUNDS=$(BACKSTAY_CRASH_ROUNDS) .venv/bin/python -m pytest tests/crash tests/runtime_processes tests/postgres $(ARGS)
 
 lowest: .venv-lowest/.installed ## run every test with the oldest dependencies we promise
-	.venv-lowest/bin/python -m pytest $(TESTS) $(ARGS)
+	.venv-lowest/bin/python -m pytest $(SIDE_BY_SIDE) $(TESTS) $(ARGS)
 
 lock: .venv-lock/.uv-$(UV_VERSION) ## write requirements/*.lock from pyproject.toml (ARGS=--upgrade raises every pin)
 	$(COMPILE) --group dev --extra postgres $(ARGS) --output-file requirements/dev.lock

@@ -20,18 +20,11 @@ from tests.servers.postgres import Postgres
 Place = Path | str
 
 _EMPTY = """
-SET lock_timeout = '20s';
+SET lock_timeout = '60s';
 DELETE FROM search; DELETE FROM blob_uses; DELETE FROM blobs; DELETE FROM calls; DELETE FROM turns; DELETE FROM marks;
 DELETE FROM events; DELETE FROM messages; DELETE FROM segments; DELETE FROM windows; DELETE FROM addresses;
 DELETE FROM sessions; DELETE FROM workers; DELETE FROM commits; DELETE FROM tokens
 """
-
-
-def emptied(url: str) -> str:
-    """The same database with nothing but its tables."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(_EMPTY)
-    return url
 
 
 def everything_in(place: Place) -> bytes:
@@ -68,21 +61,38 @@ def let_leases_lapse(place: Place, pid: int) -> None:
         )
 
 
+class UsedDatabase:
+    """A database that many tests use, one after the other. Who empties it stays connected: to come costs more."""
+
+    def __init__(self, url: str) -> None:
+        open_store(url).close()
+        self._url = url
+        self._broom = psycopg.connect(url, autocommit=True)
+
+    def emptied(self) -> str:
+        """Its URL, when there is nothing in it but its tables."""
+        self._broom.execute(_EMPTY)
+        return self._url
+
+    def close(self) -> None:
+        """Leave it."""
+        self._broom.close()
+
+
 @pytest.fixture(scope="session")
-def used_database(postgres: Postgres) -> Iterator[str]:
-    """The URL of a database that many tests use, one after the other."""
+def used_database(postgres: Postgres) -> Iterator[UsedDatabase]:
+    """One for all tests of this process."""
     name = postgres.database()
-    url = postgres.url(name)
-    open_store(url).close()
-    yield url
+    database = UsedDatabase(postgres.url(name))
+    yield database
+    database.close()
     postgres.drop(name)
 
 
 @pytest.fixture
-def empty_database(used_database: str) -> Iterator[str]:
+def empty_database(used_database: UsedDatabase) -> str:
     """The URL of a database in which a store was made and nothing was written."""
-    yield used_database
-    emptied(used_database)
+    return used_database.emptied()
 
 
 class Places(NamedTuple):
@@ -101,8 +111,8 @@ def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
     if request.param == "sqlite":
         numbers = itertools.count(1)
         return Places(lambda: tmp_path / f"{next(numbers)}" / "store.db", far=False)
-    url: str = request.getfixturevalue("empty_database")
-    return Places(lambda: emptied(url), far=True)
+    database: UsedDatabase = request.getfixturevalue("used_database")
+    return Places(database.emptied, far=True)
 
 
 @pytest.fixture

@@ -107,7 +107,12 @@ def _fetch() -> None:
                 _run("dpkg", "-x", str(package), "root", folder=folder)
         except subprocess.SubprocessError as error:
             raise RuntimeError(f"{ADVICE}\n{getattr(error, 'stderr', '')}") from error
-        (folder / "root").rename(CACHE)
+        try:
+            (folder / "root").rename(CACHE)
+        except OSError:
+            if not CACHE.exists():
+                raise
+            # Another process of this test run was first.
 
 
 def _download(folder: Path) -> None:

@@ -3,8 +3,10 @@
 Its data lie in memory where the system has room for that: `fsync` stays on, as Backstay demands, and costs nothing.
 """
 
+import contextlib
 import itertools
 import os
+import random
 import shutil
 import signal
 import socket
@@ -30,6 +32,8 @@ SERVES = "ready to accept"
 KEEPER = Path(__file__).with_name("keeper.py")
 MEMORY = Path("/dev/shm")
 ROOM = 2 << 30
+# Below those that Linux and macOS give to whoever asks for any.
+PORTS = range(20_000, 32_000)
 
 # What tests want of every server; nothing here weakens a promise.
 SETTINGS = {
@@ -245,10 +249,15 @@ def at(port: int, database: str, **parameters: str) -> str:
 
 
 def free_port() -> int:
-    """A port that nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on just now, and that the system gives to nobody who does not ask for it.
+
+    So a server that was stopped finds its port free when it comes back, however many connections were made meanwhile.
+    """
+    while True:
+        port = random.choice(PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            return port
 
 
 def _place() -> str | None:

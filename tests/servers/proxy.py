@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tests.servers.daemon import PATIENCE
-from tests.servers.postgres import HOST, at
+from tests.servers.postgres import HOST, at, free_port
 from tests.servers.wire import Framing, Packet
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Proxy:
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._thread.start()
         self._flowing = self._do(_event())
-        self.port = 0
+        self.port = free_port()
         self.accept()
 
     def __enter__(self) -> Self:
@@ -126,7 +126,6 @@ class Proxy:
     async def _accept(self) -> None:
         if self._server is None:
             self._server = await asyncio.start_server(self._serve, HOST, self.port)
-            self.port = self._server.sockets[0].getsockname()[1]
 
     async def _refuse(self) -> None:
         if self._server is not None:
