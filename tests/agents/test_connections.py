@@ -11,7 +11,7 @@ from backstay.model.turn import Completed
 from tests.agents.provider import DONE, FakeProvider, Stage, answers, finish, words
 from tests.agents.turns import LooseTurn, heard, text_in
 
-PATIENCE = 20.0
+PATIENCE = 90.0
 
 
 def test_an_agent_that_was_closed_with_its_app_serves_the_next(tmp_path: Path) -> None:

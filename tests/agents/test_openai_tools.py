@@ -158,7 +158,7 @@ def test_arguments_come_in_pieces_and_calls_side_by_side() -> None:
 def test_calls_of_one_step_run_at_the_same_time_and_answer_in_their_order() -> None:
     async def meet(name: str) -> str:
         """Returns only when both are here."""
-        await asyncio.wait_for(barrier.wait(), timeout=10)
+        await asyncio.wait_for(barrier.wait(), timeout=90)
         return f"{name} met"
 
     barrier = asyncio.Barrier(2)

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 ME = "me"
 # How long somebody insists; what works takes a hundredth of it.
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 def insist(verb: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

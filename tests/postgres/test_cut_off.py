@@ -85,7 +85,7 @@ def test_what_waits_behind_a_host_that_is_cut_off_is_answered_by_another(
 def test_a_caller_on_a_host_that_is_cut_off_is_told_so_and_can_go_on_afterwards(
     postgres: Postgres, name: str, network: Proxy, how: str
 ) -> None:
-    with open_store(network.url(name), wait_seconds=1.0) as store, ThreadPoolExecutor() as threads:
+    with open_store(network.url(name), wait_seconds=3.0) as store, ThreadPoolExecutor() as threads:
         session = store.create(owner=ME).id
         cut_off(network, how)
         writing = threads.submit(store.submit, session, "hello?", owner=ME, request_id="once")

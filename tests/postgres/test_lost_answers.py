@@ -98,7 +98,7 @@ def test_a_transaction_left_open_by_a_lost_host_keeps_nobody_waiting_for_long(
 
 def _hasty(url: str) -> Store:
     """A store that does not wait for long."""
-    return open_store(url, wait_seconds=1.0, lease_seconds=1.0)
+    return open_store(url, wait_seconds=3.0, lease_seconds=3.0)
 
 
 def _many(rounds: int) -> int:

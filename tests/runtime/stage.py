@@ -22,7 +22,7 @@ T = TypeVar("T")
 AgentFunction = Callable[[AgentTurn], AsyncIterator[Body]]
 
 # Nothing here waits for time to pass: a story that has not ended by then never will.
-PATIENCE = 20.0
+PATIENCE = 90.0
 
 
 def play(story: Coroutine[Any, Any, T]) -> T:

@@ -22,7 +22,7 @@ from backstay.model.message import Message
 from backstay.model.turn import Cancelled, Completed, Failed, OpenTurn
 from backstay.runtime.session import SessionHandle
 from tests.databases import Place
-from tests.runtime.stage import Gate, echo, first_words, play, stopping_at, story_of
+from tests.runtime.stage import PATIENCE, Gate, echo, first_words, play, stopping_at, story_of
 
 
 def here() -> str | None:
@@ -141,7 +141,7 @@ def test_turns_that_run_at_once_never_see_each_other(path: Place, kind: str) -> 
     def blocking(turn: BlockingTurn) -> Iterator[Body]:
         name = turn.input.text
         for step in range(3):
-            together.wait(5)  # All are at this step now.
+            together.wait(PATIENCE)  # All are at this step now.
             assert backstay.current().id == turn.id
             assert [message.text for message in turn.messages] == [name]
             assert turn.call(note, {"name": name}) == name

@@ -22,7 +22,7 @@ from backstay.model.message import Message
 from backstay.model.turn import Call, Cancelled, Completed, Failed, Interrupted
 from backstay.runtime.turn import TurnHandle
 from tests.databases import Place
-from tests.runtime.stage import AgentFunction, Gate, echo, play, story_of, told
+from tests.runtime.stage import PATIENCE, AgentFunction, Gate, echo, play, story_of, told
 
 CHAT = Address.chat("telegram", "dm", chat="42")
 AT_ONCE = Timing(grace=0, poll=0.005)
@@ -189,7 +189,7 @@ def test_tools_that_block_run_beside_each_other_and_beside_the_loop(path: Place)
 
     @tool
     def meet() -> str:
-        together.wait(5)
+        together.wait(PATIENCE)
         return "met"
 
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:

@@ -31,7 +31,7 @@ def _nothing_is_left_behind() -> Iterator[None]:
     yield
     left = [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("backstay")]
     for thread in left:
-        thread.join(1.0)
+        thread.join(PATIENCE)
     assert [thread.name for thread in left if thread.is_alive()] == []
 
 

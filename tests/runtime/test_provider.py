@@ -58,7 +58,7 @@ async def scene(path: Path, *plays: Play, tools: Tools = (), timing: Timing | No
     """The scene, without the wake-up inside the process, and with retries that wait for nobody."""
     async with FakeProvider(*plays) as provider:
         agent = OpenAICompatible(
-            provider.base_url, "tiny", KEY, tools=tools, backoff=Backoff(retries=2, base=0.0), read_timeout=5.0
+            provider.base_url, "tiny", KEY, tools=tools, backoff=Backoff(retries=2, base=0.0), read_timeout=60.0
         )
         async with backstay.open(path, agent=agent, prompt=False, timing=timing) as app:
             yield Scene(app, await app.session(), provider)

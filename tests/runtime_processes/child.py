@@ -17,7 +17,7 @@ from tests.runtime_processes.line import Words
 P = ParamSpec("P")
 
 # How long a test waits for what must happen; what works takes a hundredth of it.
-PATIENCE = 40.0
+PATIENCE = 120.0
 
 # Only the true parent of a process is told when it stops.
 OWN = multiprocessing.get_context("spawn")

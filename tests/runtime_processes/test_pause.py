@@ -156,8 +156,8 @@ def test_a_canceller_fences_off_a_holder_that_does_not_answer(place: Place) -> N
 def test_a_lease_lapses_by_the_clock_of_the_machine_too(place: Place) -> None:
     async def story() -> list[tuple[str, str]]:
         async with (
-            busy(place, Setting(lease_seconds=1.5), child=OwnChild) as stage,
-            backstay.open(place, agent=echo, prompt=False, lease_seconds=1.5) as app,
+            busy(place, Setting(lease_seconds=5.0), child=OwnChild) as stage,
+            backstay.open(place, agent=echo, prompt=False, lease_seconds=5.0) as app,
         ):
             assert isinstance(stage.other, OwnChild)
             # Its lease was just renewed, so it stops between two writes.

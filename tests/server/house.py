@@ -19,7 +19,7 @@ from backstay.server.worker import WebServer, listen, web_server
 from backstay.store import open_store
 from tests.databases import Place
 
-PATIENCE = 40.0
+PATIENCE = 120.0
 
 
 class House:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-PATIENCE = 40.0
+PATIENCE = 120.0
 
 
 class Frame(NamedTuple):

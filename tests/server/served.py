@@ -15,7 +15,7 @@ import httpx2
 COMMAND = Path(sysconfig.get_path("scripts"), "backstay")
 
 # How long a test waits for what must happen; what works takes a hundredth of it.
-PATIENCE = 40.0
+PATIENCE = 120.0
 
 
 class Served:

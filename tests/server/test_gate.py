@@ -19,7 +19,7 @@ from backstay.server.keys import new_secret
 from backstay.server.worker import listen
 from tests.databases import Place, everything_in
 from tests.server.agents import AGENTS
-from tests.server.house import House, a_house
+from tests.server.house import PATIENCE, House, a_house
 from tests.server.talking import new_session
 
 # Everything that is served, static files and unknown paths included.
@@ -283,7 +283,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(path: Place) -> None:
     )
     with a_house(path, AGENTS, body_seconds=0.2) as house, socket.create_connection(("127.0.0.1", house.port)) as plain:
         plain.sendall(head + f"Authorization: Bearer {house.token()}\r\n\r\n{{".encode())
-        plain.settimeout(20)
+        plain.settimeout(PATIENCE)
         assert plain.recv(1_000).split()[1] == b"408"
 
 

@@ -14,7 +14,7 @@ from tests.servers.account import Account
 
 WATCHDOG = Path(__file__).with_name("watchdog.py")
 # How long a server may take to come up; a busy machine takes a tenth of it.
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class ServerFailed(Exception):

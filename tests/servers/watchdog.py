@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 # How long a server may take to stop at once before it is killed.
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 
 def main(order: dict[str, Any]) -> None:  # Any: JSON

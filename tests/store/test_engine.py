@@ -518,7 +518,7 @@ def hold(path: Path, pipe: "Connection[Any, Any]", when: str = "at once") -> Non
 
 
 def test_a_verb_that_cannot_begin_in_time_names_the_holder_and_never_runs_later(path: Path) -> None:
-    with open_sqlite(path, wait_seconds=0.2) as store:
+    with open_sqlite(path, wait_seconds=2.0) as store:
         session = store.create(owner=ME).id
         with a_process_within_a_verb(path) as pid:
             with pytest.raises(StoreUnavailable, match=f"process {pid}"):
@@ -562,7 +562,7 @@ def test_a_store_that_cannot_be_opened_in_time_names_the_holder(path: Path) -> N
     open_sqlite(path).close()
 
     with a_process_within_a_verb(path) as pid, pytest.raises(StoreUnavailable, match=f"process {pid}"):
-        open_sqlite(path, wait_seconds=0.2)
+        open_sqlite(path, wait_seconds=2.0)
 
 
 def test_a_process_that_may_write_no_byte_refuses_its_verbs_and_keeps_the_lock_from_nobody(
@@ -591,7 +591,7 @@ def write_without_room(_: int, path: Path, session: SessionId) -> tuple[str, int
 
 
 def test_a_store_closes_even_while_another_process_keeps_the_lock(path: Path) -> None:
-    store = open_sqlite(path, wait_seconds=0.2)
+    store = open_sqlite(path, wait_seconds=2.0)
     turn = store.submit(Address.chat("matrix", "group", chat="one"), "hi", owner=ME, start=True).turn
 
     with a_process_within_a_verb(path):
