@@ -10,10 +10,19 @@ from backstay.agents.blocking import BlockingTurn
 from backstay.model.content import Body
 from backstay.model.ids import TurnId
 from backstay.model.turn import Completed
+from backstay.testing import ManualClock
 from tests.runtime.stage import Gate, first_words, play, stopping_at
 
-# Long enough for a machine that is busy with other things.
+# Its holder renews it three times in so many seconds; it lapses by a clock that the test moves.
 LEASE = 1.5
+
+
+async def many_leases(clock: ManualClock, store: Store, turn: TurnId) -> None:
+    """Let time pass, nearly a whole lease at a time, and each time let the holder renew its own."""
+    for _ in range(4):
+        clock.advance(0.9 * LEASE)
+        # The first may have been on its way already; the second knows the new time.
+        await renewals(store, turn, 2)
 
 
 async def renewals(store: Store, turn: TurnId, number: int) -> None:
@@ -29,15 +38,15 @@ async def renewals(store: Store, turn: TurnId, number: int) -> None:
 
 def test_the_turn_of_a_silent_agent_outlives_many_leases_whoever_looks(path: Path) -> None:
     async def story() -> None:
-        gate = Gate()
-        async with backstay.open(path, agent=stopping_at(gate), lease_seconds=LEASE) as app:
+        gate, clock = Gate(), ManualClock()
+        async with backstay.open(path, agent=stopping_at(gate), clock=clock, lease_seconds=LEASE) as app:
             session = await app.session()
             turn = await session.send("think")
             await first_words(turn)
             await gate.reached()
             before = (await session.read()).last_event
-            with open_store(path, lease_seconds=LEASE) as onlooker:
-                await renewals(onlooker, turn.id, 4)
+            with open_store(path, clock=clock, lease_seconds=LEASE) as onlooker:
+                await many_leases(clock, onlooker, turn.id)
             assert (await session.read()).last_event == before
             gate.open()
             assert await turn.outcome() == Completed()
@@ -48,19 +57,19 @@ def test_the_turn_of_a_silent_agent_outlives_many_leases_whoever_looks(path: Pat
 
 def test_the_turn_of_a_silent_thread_outlives_many_leases_too(path: Path) -> None:
     async def story() -> None:
-        loop, free = asyncio.get_running_loop(), asyncio.Event()
+        loop, free, clock = asyncio.get_running_loop(), asyncio.Event(), ManualClock()
 
         def agent(turn: BlockingTurn) -> Iterator[Body]:
             yield Text("one ")
             asyncio.run_coroutine_threadsafe(free.wait(), loop).result()
             yield Text("two")
 
-        async with backstay.open(path, agent=agent, lease_seconds=LEASE) as app:
+        async with backstay.open(path, agent=agent, clock=clock, lease_seconds=LEASE) as app:
             session = await app.session()
             turn = await session.send("think")
             await first_words(turn)
-            with open_store(path, lease_seconds=LEASE) as onlooker:
-                await renewals(onlooker, turn.id, 4)
+            with open_store(path, clock=clock, lease_seconds=LEASE) as onlooker:
+                await many_leases(clock, onlooker, turn.id)
             free.set()
             assert await turn.outcome() == Completed()
             assert (await session.messages())[-1].text == "one two"
