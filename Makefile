@@ -22,7 +22,7 @@ help: ## show this list
 	@echo '  TESTS="paths" and ARGS="options" are handed on: make test TESTS=tests/test_package.py ARGS=-x'
 	@echo '  PYTHON=python3.12 chooses the interpreter of a new environment (3.11 or newer).'
 
-serve: .venv/.installed ## serve sessions over HTTP, on this machine only
+serve: .venv/.installed ## serve sessions on this machine, and show the page
 	.venv/bin/backstay serve $(ARGS)
 
 test: .venv/.installed ## run every test, on every processor (ARGS="-n 0": one after the other)

@@ -13,6 +13,14 @@ from backstay.errors import ConfigError
 PREFIX = "BACKSTAY_"
 Source = Literal["default", "file", "environment", "flag"]
 
+# Where servers of models usually listen on one's own machine.
+LOCAL_SERVERS = (
+    "Ollama=http://127.0.0.1:11434/v1",
+    "LM Studio=http://127.0.0.1:1234/v1",
+    "llama.cpp=http://127.0.0.1:8080/v1",
+    "vLLM=http://127.0.0.1:8000/v1",
+)
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that can be set. A list is written with commas in the environment."""
@@ -22,6 +30,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     port: int = 8642
     workers: int = 1
     agent: tuple[str, ...] = ()
+    probe: tuple[str, ...] = LOCAL_SERVERS
+    probe_seconds: float = 0.5
     on_interrupt: Literal["leave", "resume"] = "leave"
     owner: str = "local"
     auth: bool = True
@@ -161,6 +171,8 @@ def _checked(settings: Settings) -> Settings:
             f"a window cannot hold {settings.compact_tokens} tokens",
             hint="compact_tokens is what the agent's model can read; 0 compacts only when asked.",
         )
+    if not 0 < settings.probe_seconds <= 60:
+        raise ConfigError(f"probe_seconds is {settings.probe_seconds:g}", hint="Choose up to 60.")
     if not is_loopback(settings.host):
         if not settings.auth:
             raise ConfigError(

@@ -5,6 +5,7 @@ import sys
 import click
 
 from backstay.cli.access import link, token
+from backstay.cli.agents import agents
 from backstay.cli.serving import config, serve
 from backstay.errors import BackstayError
 
@@ -27,11 +28,14 @@ def main() -> None:
         sys.exit(1)
 
 
-@click.group(epilog=EXAMPLES)
+@click.group(epilog=EXAMPLES, invoke_without_command=True)
 @click.version_option(package_name="backstay", message="%(prog)s %(version)s")
-def commands() -> None:
-    """Durable sessions for AI agents."""
+@click.pass_context
+def commands(context: click.Context) -> None:
+    """Durable sessions for AI agents. Without a command: serve them, and show the page."""
+    if context.invoked_subcommand is None:
+        context.invoke(serve)
 
 
-for verb in (serve, config, token, link):
+for verb in (serve, config, token, link, agents):
     commands.add_command(verb)

@@ -1,10 +1,12 @@
 """`backstay serve` and `backstay config`: the server, and what it was told."""
 
+import os
 from pathlib import Path
 
 import click
 import msgspec
 
+from backstay.cli.browser import open_page
 from backstay.cli.options import chosen, settings_options
 from backstay.config import described
 
@@ -24,8 +26,8 @@ Examples:
 @click.option(
     "--agent",
     multiple=True,
-    metavar="[NAME=]MODULE:ATTR|URL#MODEL",
-    help="Who answers; may be given several times, with names. [default: a scripted agent]",
+    metavar="[NAME=]MODULE:ATTR|URL#MODEL|scripted",
+    help="Who answers; may be given several times, with names. [default: the best that `backstay agents` finds]",
 )
 @click.option("--workers", type=int, help="How many processes serve. [default: 1]")
 @click.option("--allowed-host", "allowed_hosts", multiple=True, help="A name clients may ask for; needed in public.")
@@ -35,15 +37,20 @@ Examples:
 @click.option("--token-file", help="Where the first token is kept. [default: beside the database]")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[default: info]")
 @click.option("--log-format", type=click.Choice(["json", "text"]), help="[default: json]")
+@click.option(
+    "--open/--no-open", "page", default=None, help="Whether to show the page. [default: if there is a display]"
+)
 @click.option("--json", "as_json", is_flag=True, help="Say what is served as one JSON object.")
-def serve(file: Path | None, *, as_json: bool, **flags: object) -> None:
+def serve(file: Path | None, *, as_json: bool, page: bool | None, **flags: object) -> None:
     """Serve sessions over HTTP until told to stop."""
     # Only this verb pays for the web framework.
+    from backstay.agents.ladder import climb  # noqa: PLC0415
     from backstay.server.serve import Serving  # noqa: PLC0415
     from backstay.server.serve import serve as serve_http  # noqa: PLC0415
 
     def announce(serving: Serving) -> None:
         click.echo(msgspec.json.encode(serving).decode() if as_json else _as_lines(serving))
+        open_page(serving.sign_in or serving.url, page)
 
     def _as_lines(serving: Serving) -> str:
         facts = {
@@ -55,9 +62,10 @@ def serve(file: Path | None, *, as_json: bool, **flags: object) -> None:
             "sessions": serving.store.sessions,
             "workers": serving.workers,
         }
-        return "\n".join(f"{name:<12}{fact}" for name, fact in facts.items())
+        return "\n".join([serving.why, *(f"{name:<12}{fact}" for name, fact in facts.items())])
 
-    serve_http(chosen(file, **flags).settings, announce)
+    told = chosen(file, **flags)
+    serve_http(told.settings, climb(told, os.environ), announce)
 
 
 @click.command()

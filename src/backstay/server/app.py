@@ -18,6 +18,7 @@ from backstay.runtime.app import open_app
 from backstay.runtime.compaction import Compaction
 from backstay.runtime.timing import Timing
 from backstay.server.endpoint import Endpoint, refusal
+from backstay.server.frontpage import Front
 from backstay.server.gate import Gate
 from backstay.server.metrics import Metrics
 from backstay.server.openapi import document
@@ -51,6 +52,7 @@ class Server:
         agents: Mapping[str, AgentLike],
         *,
         folder: Path | None = None,
+        why: str = "",
         tracer: Tracer | None = None,
     ) -> None:
         self._app = open_app(
@@ -64,6 +66,7 @@ class Server:
         )
         tracer = tracer or make_tracer()
         self.service = Service(settings, self._app, Metrics(folder))
+        self._front = Front(agents=tuple(agents), why=why, engine=_engine(settings.db))
         self._witness = ServerWitness(self.service.metrics, tracer)
         self._gate = Gate(self._routes(), self.service, _is_public, tracer)
 
@@ -80,7 +83,7 @@ class Server:
             by_path[operation.path].append(operation)
         routes = [Route(path, Endpoint(self.service, operations)) for path, operations in by_path.items()]
         return Starlette(
-            routes=[*Pages(self.service, document(OPERATIONS)).routes(), *routes],
+            routes=[*Pages(self.service, document(OPERATIONS), self._front).routes(), *routes],
             exception_handlers={404: _nothing_here, 405: _not_that_way},
             lifespan=self._lifespan,
         )
@@ -104,6 +107,10 @@ class Server:
 def _compaction(tokens: int) -> Compaction | None:
     """Windows that get too long for a model that reads so many tokens keep a fifth of them and the gist of the rest."""
     return Compaction(budget=tokens, keep=tokens // 5) if tokens else None
+
+
+def _engine(db: str) -> str:
+    return "PostgreSQL" if db.startswith(("postgres:", "postgresql:")) else "SQLite"
 
 
 async def _save_metrics(service: Service) -> None:

@@ -8,39 +8,50 @@ from operator import attrgetter
 from pathlib import Path
 
 from backstay.agents.adapters import AgentLike, maker_of
+from backstay.agents.ladder import SCRIPTED
 from backstay.agents.openai import OpenAICompatible
+from backstay.agents.providers import key_for
 from backstay.agents.scripted import ScriptedAgent
 from backstay.errors import ConfigError
 
-_HINT = "Write module:attribute, or https://host/v1#model; put name= before it to serve several."
+_HINT = "Write scripted, module:attribute, or https://host/v1#model; put name= before it to serve several."
 
 
 def cast(specs: Iterable[str]) -> dict[str, AgentLike]:
-    """The agents by name: each `[name=]module:attribute` or `[name=]url#model`; a scripted one if none is named."""
+    """The agents by name: each `[name=]` and `module:attribute`, `url#model` or `scripted`; none is scripted."""
     found: dict[str, AgentLike] = {}
     for spec in specs:
         name, agent = _one(spec)
         if name in found:
             raise ConfigError(f"two agents are called {name}", hint="Name them: --agent name=module:attribute")
         found[name] = agent
-    return found or {"default": ScriptedAgent(pace=0.05)}
+    return found or {"default": _scripted()}
 
 
 def _one(spec: str) -> tuple[str, AgentLike]:
     name, named, rest = spec.partition("=")
     if not named or ":" in name or "/" in name:
         name, rest = "default", spec
-    agent = _model(rest) if rest.startswith(("http://", "https://")) else _attribute(rest)
+    agent = _agent(rest)
     maker_of(agent)  # refuses what is none
     return name, agent
+
+
+def _agent(spec: str) -> AgentLike:
+    if spec == SCRIPTED:
+        return _scripted()
+    return _model(spec) if spec.startswith(("http://", "https://")) else _attribute(spec)
+
+
+def _scripted() -> AgentLike:
+    return ScriptedAgent(pace=0.05)
 
 
 def _model(url: str) -> AgentLike:
     base, found, model = url.partition("#")
     if not found or not model:
         raise ConfigError("the address of an agent names no model", hint=_HINT)
-    key = os.environ.get("BACKSTAY_API_KEY") or os.environ.get("OPENAI_API_KEY")
-    return OpenAICompatible(base, model, key)
+    return OpenAICompatible(base, model, key_for(base, os.environ))
 
 
 def _attribute(spec: str) -> AgentLike:

@@ -8,11 +8,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from backstay.errors import BackstayError
+from backstay.server.caller import Caller
+from backstay.server.frontpage import Front, strangers_page
 from backstay.server.metrics import Described
 from backstay.server.openapi import Schema
+from backstay.server.problems import unauthenticated
 from backstay.server.service import Service
+from backstay.store.port import Store
 
-PUBLIC = frozenset({"/healthz", "/readyz", "/login"})
+PUBLIC = frozenset({"/", "/healthz", "/readyz", "/login"})
+NEWEST = 10
 RUNNING = Described("backstay_store_turns_running", "gauge", "Turns that run in any process on this store.")
 WAITING = Described("backstay_store_turns_waiting", "gauge", "Turns that wait in any session of this store.")
 
@@ -27,12 +32,13 @@ _KINDS = {
 class Pages:
     """Answers that are no operations of the API."""
 
-    def __init__(self, service: Service, document: Schema) -> None:
-        self._service, self._document = service, msgspec.json.encode(document)
+    def __init__(self, service: Service, document: Schema, front: Front) -> None:
+        self._service, self._document, self._front = service, msgspec.json.encode(document), front
 
     def routes(self) -> list[Route]:
         """Where they are."""
         return [
+            Route("/", self.front, name="front"),
             Route("/healthz", self.health, name="health"),
             Route("/readyz", self.readiness, name="readiness"),
             Route("/metrics", self.metrics, name="metrics"),
@@ -40,6 +46,15 @@ class Pages:
             Route("/login", self.login, name="login"),
             Route("/static/{name}", self.static, name="static"),
         ]
+
+    async def front(self, request: Request) -> Response:
+        """What runs here, told to those who may know; others are told how to sign in."""
+        request.scope["operation"] = "front"
+        caller: Caller | None = request.scope["caller"]
+        if caller is None:
+            return Response(strangers_page(), 401, unauthenticated().headers, _KINDS[".html"])
+        newest = await self._service.app.owned_by(caller.owner).read(Store.list, limit=NEWEST)
+        return Response(self._front.page(caller, newest.sessions), media_type=_KINDS[".html"])
 
     async def health(self, request: Request) -> Response:
         """The process answers."""

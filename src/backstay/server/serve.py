@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from backstay.agents.ladder import Ladder
 from backstay.config import Settings
 from backstay.errors import ConfigError, StoreUnavailable
 from backstay.server import worker
@@ -24,21 +25,24 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
     sign_in: str | None
     token_file: str | None
     workers: int
+    agent: tuple[str, ...]
+    why: str
     store: About
 
 
-def serve(settings: Settings, announce: Callable[[Serving], None]) -> None:
-    """Listen, say so, and answer until told to stop."""
+def serve(settings: Settings, ladder: Ladder, announce: Callable[[Serving], None]) -> None:
+    """Listen, say so, and answer until told to stop. Who answers was decided once, for all workers."""
     set_up(settings.log_level, settings.log_format)
-    cast(settings.agent)  # a name that leads nowhere is told at once, not by every worker
+    settings = msgspec.structs.replace(settings, agent=ladder.agent)
+    agents = cast(settings.agent)  # a name that leads nowhere is told at once, not by every worker
     make_private(settings)
     listener = _listen(settings)
     with listener:
-        announce(_prepare(settings, listener))
+        announce(_prepare(settings, ladder, tuple(agents), listener))
         if settings.workers == 1:
-            worker.run(settings, listener)
+            worker.run(settings, listener, why=ladder.why)
         else:
-            asyncio.run(Supervisor(settings, listener).run())
+            asyncio.run(Supervisor(settings, listener, ladder.why).run())
 
 
 def make_private(settings: Settings) -> None:
@@ -54,13 +58,21 @@ def make_private(settings: Settings) -> None:
         ) from error
 
 
-def _prepare(settings: Settings, listener: socket.socket) -> Serving:
+def _prepare(settings: Settings, ladder: Ladder, agents: tuple[str, ...], listener: socket.socket) -> Serving:
     """Open the store once before anybody serves it: migrate it, and see that there is a token."""
     url = _url(settings, listener)
     with open_store(settings.db) as store:
         token_file = str(ensure_token(store, settings)) if settings.auth else None
         sign_in = f"{url}login#{make_link(store, settings.owner)}" if settings.auth else None
-        return Serving(url=url, sign_in=sign_in, token_file=token_file, workers=settings.workers, store=store.about())
+        return Serving(
+            url=url,
+            sign_in=sign_in,
+            token_file=token_file,
+            workers=settings.workers,
+            agent=agents,
+            why=ladder.why,
+            store=store.about(),
+        )
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -23,8 +23,8 @@ SHORTEST, LONGEST = 0.1, 5.0
 class Supervisor:
     """Several workers that share a socket and a database, and nothing else."""
 
-    def __init__(self, settings: Settings, listener: socket.socket) -> None:
-        self._settings, self._listener = settings, listener
+    def __init__(self, settings: Settings, listener: socket.socket, why: str) -> None:
+        self._settings, self._listener, self._why = settings, listener, why
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
@@ -62,7 +62,7 @@ class Supervisor:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "backstay.server.worker", stdin=PIPE, pass_fds=[fd]
         )
-        order = Order(settings=self._settings, listener=fd, folder=str(folder))
+        order = Order(settings=self._settings, listener=fd, folder=str(folder), why=self._why)
         if process.stdin is not None:
             process.stdin.write(msgspec.json.encode(order) + b"\n")
         log.info("worker started", extra={"pid": process.pid})

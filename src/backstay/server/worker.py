@@ -29,6 +29,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     listener: int
     folder: str
+    why: str
 
 
 class WebServer(uvicorn.Server):
@@ -94,9 +95,9 @@ def listen(settings: Settings) -> socket.socket:
     return listener
 
 
-def run(settings: Settings, listener: socket.socket, folder: Path | None = None) -> None:
-    """Serve until told to stop."""
-    application = Server(settings, cast(settings.agent), folder=folder)
+def run(settings: Settings, listener: socket.socket, folder: Path | None = None, *, why: str) -> None:
+    """Serve until told to stop; `why` says who answers, and why it is they."""
+    application = Server(settings, cast(settings.agent), folder=folder, why=why)
     server = web_server(settings, application)
     if folder is not None:
         _stop_with_parent(server)
@@ -121,7 +122,7 @@ def main() -> None:
     set_up(order.settings.log_level, order.settings.log_format)
     try:
         with socket.socket(fileno=order.listener) as listener:
-            run(order.settings, listener, Path(order.folder))
+            run(order.settings, listener, Path(order.folder), why=order.why)
     except BackstayError as error:
         log.error("worker cannot serve", extra={"error": str(error)})  # a sentence says it all
         sys.exit(HOPELESS)
