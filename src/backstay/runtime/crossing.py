@@ -39,13 +39,14 @@ class Crossing:
         self.refuse_closed()
         done, began = self._loop.create_future(), self._loop.time()
         pending = self.store.begin(partial(self._finished, done), verb, *args, **kwargs)
+        late = self._loop.call_later(self.store.wait_seconds, self._withdraw, pending, done)
         try:
-            await asyncio.wait_for(asyncio.shield(done), self.store.wait_seconds)
-        except TimeoutError:
-            await self._wait_on(pending, done)
+            await done
         except asyncio.CancelledError:
             self.store.give_up(pending)
             raise
+        finally:
+            late.cancel()
         result = pending.result()
         self.witness.wrote(verb.__name__, self._loop.time() - began)
         return result
@@ -87,12 +88,11 @@ class Crossing:
         if self._closed:
             raise StoreUnavailable("the app is closed", hint="Open it again.")
 
-    async def _wait_on(self, pending: Pending[T], done: "asyncio.Future[None]") -> None:
-        """The verb has not been answered in time: withdraw it, or, if it runs already, wait for its end."""
+    def _withdraw(self, pending: Pending[T], done: "asyncio.Future[None]") -> None:
+        """The verb has not been answered in time: withdraw it. If it runs already, its end is waited for."""
         error = self.store.give_up(pending)
-        if error is not None:
-            raise error
-        await done
+        if error is not None and not done.done():
+            done.set_exception(error)
 
     def _finished(self, done: "asyncio.Future[None]") -> None:
         """Called by the writer's thread. A whole batch of verbs wakes the loop once."""
