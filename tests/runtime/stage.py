@@ -81,6 +81,21 @@ async def echo(turn: AgentTurn) -> AsyncIterator[Body]:
     yield Text(f"heard {turn.input.text}")
 
 
+async def until(claim: Callable[[], bool]) -> None:
+    """Let everybody go on until the claim is true; if it never is, the story never ends."""
+    while not claim():  # noqa: ASYNC110  # nobody tells when a count has changed
+        await asyncio.sleep(0.005)
+
+
+@contextmanager
+def set_in_the_end(release: asyncio.Event | threading.Event) -> Iterator[None]:
+    """After the block, however it ends, who waits for the event and hears nothing else is let go."""
+    try:
+        yield
+    finally:
+        release.set()
+
+
 async def first_words(turn: TurnHandle) -> str:
     """The first words of the turn, once they are stored."""
     async with aclosing(_events(turn)) as events:

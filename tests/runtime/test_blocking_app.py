@@ -275,8 +275,9 @@ def test_an_agent_that_ignores_its_cancellation_does_not_keep_the_script(path: P
                 await released.wait()
 
     def script() -> None:
-        with backstay.open_blocking(path, agent=deaf, timing=Timing(grace=0.05)) as app:
+        with backstay.open_blocking(path, agent=deaf, timing=Timing(grace=0.2)) as app:
             turn = app.session().send("hello")
+            assert any(isinstance(event.body, TextDelta) for event in turn.events())
             assert isinstance(turn.cancel(), Cancelled)
         assert app.abandoned == 1
 

@@ -19,11 +19,23 @@ from backstay.model.projection import INTERRUPTED
 from backstay.model.turn import Cancelled, Completed
 from backstay.runtime.session import SessionHandle
 from tests.databases import Place
-from tests.runtime.stage import Gate, echo, first_words, play, saying, stopping_at, story_of, told
+from tests.runtime.stage import (
+    PATIENCE,
+    Gate,
+    echo,
+    first_words,
+    play,
+    saying,
+    set_in_the_end,
+    stopping_at,
+    story_of,
+    told,
+    until,
+)
 
-SHORT = Timing(grace=0.05)
+SHORT = Timing(grace=0.2)
 # Nothing but a cancellation, a tool or the end makes words durable.
-NEVER = Timing(flush=3600, flush_bytes=1 << 20)
+NEVER = Timing(flush=3600, flush_bytes=1 << 20, grace=60)
 
 
 def test_text_thoughts_and_tool_calls_are_kept(path: Place, prompt: bool) -> None:
@@ -197,17 +209,19 @@ def test_a_late_write_of_a_cancelled_run_is_refused(path: Place) -> None:
             tried.set()
 
     async def story() -> None:
-        async with backstay.open(path, agent=obstinate, timing=SHORT) as app:
-            session = await app.session()
-            turn = await session.send("count")
-            await first_words(turn)
-            await turn.cancel()
-            before = await session.read()
-            over.set()
-            await tried.wait()
-            assert (len(refusals), ran) == (1, [])
-            assert await session.read() == before
-            assert told(await session.messages()) == [("user", "count"), ("assistant", "one ")]
+        app = backstay.open(path, agent=obstinate, timing=SHORT)
+        with set_in_the_end(over):
+            async with app:
+                session = await app.session()
+                turn = await session.send("count")
+                await first_words(turn)
+                await turn.cancel()
+                before = await session.read()
+                over.set()
+                await tried.wait()
+                assert (len(refusals), ran) == (1, [])
+                assert await session.read() == before
+                assert told(await session.messages()) == [("user", "count"), ("assistant", "one ")]
 
     play(story())
 
@@ -218,7 +232,7 @@ def test_a_tool_that_returns_after_the_cancellation_is_not_heard(path: Place) ->
     @tool
     def slow() -> str:
         began.set()
-        finish.wait()
+        finish.wait(PATIENCE)
         return "too late"
 
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -307,15 +321,16 @@ def test_an_agent_that_ignores_cancellation_is_abandoned_and_counted(path: Place
                 continue
 
     async def story() -> None:
-        async with backstay.open(path, agents={"deaf": deaf, "echo": echo}, timing=SHORT) as app:
-            session = await app.session()
-            turn = await session.send("count", agent="deaf")
-            await first_words(turn)
-            assert app.abandoned == 0
-            assert isinstance(await turn.cancel(), Cancelled)
-            assert app.abandoned == 1
-            assert await (await session.send("and you?", agent="echo")).outcome() == Completed()
-            release.set()
+        app = backstay.open(path, agents={"deaf": deaf, "echo": echo}, timing=SHORT)
+        with set_in_the_end(release):
+            async with app:
+                session = await app.session()
+                turn = await session.send("count", agent="deaf")
+                await first_words(turn)
+                assert app.abandoned == 0
+                assert isinstance(await turn.cancel(), Cancelled)
+                await until(lambda: app.abandoned == 1)
+                assert await (await session.send("and you?", agent="echo")).outcome() == Completed()
 
     play(story())
 

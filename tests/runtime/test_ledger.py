@@ -22,7 +22,7 @@ from backstay.model.message import Message
 from backstay.model.turn import Call, Cancelled, Completed, Failed, Interrupted
 from backstay.runtime.turn import TurnHandle
 from tests.databases import Place
-from tests.runtime.stage import PATIENCE, AgentFunction, Gate, echo, play, story_of, told
+from tests.runtime.stage import PATIENCE, AgentFunction, Gate, echo, play, story_of, told, until
 
 CHAT = Address.chat("telegram", "dm", chat="42")
 AT_ONCE = Timing(grace=0, poll=0.005)
@@ -679,7 +679,7 @@ def test_a_deaf_tool_is_left_behind_and_counted(path: Place) -> None:
     @tool
     def deaf() -> None:
         began.set()
-        release.wait()
+        release.wait(PATIENCE)
 
     async def story() -> None:
         agents: dict[str, Callable[[AgentTurn], AsyncIterator[Body]]] = {"default": calling((deaf, {})), "echo": echo}
@@ -688,7 +688,7 @@ def test_a_deaf_tool_is_left_behind_and_counted(path: Place) -> None:
             turn = await session.send("work")
             await asyncio.to_thread(began.wait)
             assert isinstance(await turn.cancel(), Cancelled)
-            assert app.abandoned == 1
+            await until(lambda: app.abandoned == 1)
             assert await (await session.send("and you?", agent="echo")).outcome() == Completed()
         release.set()
 

@@ -17,7 +17,7 @@ from backstay.runtime.session import SessionHandle
 from backstay.testing import ManualClock
 from tests.runtime.house import Resident
 from tests.runtime.knowing import Knowing, Learning, heard_and_known
-from tests.runtime.stage import Gate, echo, play, saying, until_end
+from tests.runtime.stage import Gate, echo, play, saying, set_in_the_end, until, until_end
 
 CHAT = Address.chat("telegram", "dm", chat="42")
 
@@ -215,15 +215,15 @@ def test_a_deaf_agent_that_never_gets_ready_does_not_block_its_session(path: Pat
     async def story() -> None:
         Deaf.began, Deaf.release = asyncio.Event(), asyncio.Event()
         residents: list[Resident] = [Resident(), Deaf()]
-        agent = backstay.live(residents.pop)
-        async with backstay.open(path, agent=agent, timing=Timing(grace=0.05)) as app:
-            session = await app.session()
-            turn = await session.send("are you there?")
-            await Deaf.began.wait()
-            assert isinstance(await turn.cancel(), Cancelled)
-            assert app.abandoned == 1
-            assert await (await session.send("and now?")).outcome() == Completed()
-            Deaf.release.set()
+        app = backstay.open(path, agent=backstay.live(residents.pop), timing=Timing(grace=0.2))
+        with set_in_the_end(Deaf.release):
+            async with app:
+                session = await app.session()
+                turn = await session.send("are you there?")
+                await Deaf.began.wait()
+                assert isinstance(await turn.cancel(), Cancelled)
+                await until(lambda: app.abandoned == 1)
+                assert await (await session.send("and now?")).outcome() == Completed()
 
     play(story())
 

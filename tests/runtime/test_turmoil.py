@@ -24,7 +24,7 @@ from backstay.store import Store
 from tests.databases import Place
 from tests.runtime.stage import AgentFunction, play
 
-QUICK = Timing(flush=0.002, flush_bytes=64, poll=0.002, grace=1.0, reap=0.05)
+QUICK = Timing(flush=0.002, flush_bytes=64, poll=0.002, grace=60.0, reap=0.05)
 
 
 @tool
