@@ -19,7 +19,7 @@ from backstay.model.event import TurnEnded
 from backstay.model.turn import Cancelled, Completed, Interrupted, Outcome, Turn
 from backstay.runtime.turn import TurnHandle
 from tests.databases import Place
-from tests.runtime.stage import Gate, echo, first_words, play, stopping_at, until_end
+from tests.runtime.stage import PATIENCE, Gate, echo, first_words, play, stopping_at, until_end
 
 CHAT = Address.chat("telegram", "dm", chat="42")
 NO_GRACE = Timing(grace=0)
@@ -300,7 +300,7 @@ def test_tools_that_hang_hold_up_neither_other_tools_nor_the_closing(path: Place
     @tool
     def hang() -> None:
         hanging.release()
-        release.wait()
+        release.wait(PATIENCE)
 
     @tool
     def quick() -> str:
@@ -327,7 +327,7 @@ def test_a_blocking_agent_that_hangs_does_not_hold_up_the_closing(path: Place) -
 
     def agent(turn: BlockingTurn) -> Iterator[Body]:
         yield Text("one ")
-        release.wait()
+        release.wait(PATIENCE)
 
     async def story() -> None:
         async with backstay.open(path, agent=agent, timing=NO_GRACE) as app:

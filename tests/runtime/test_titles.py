@@ -15,7 +15,7 @@ from backstay.model.message import Message
 from backstay.model.turn import Completed
 from backstay.runtime.session import SessionHandle
 from tests.databases import Place
-from tests.runtime.stage import Gate, echo, play
+from tests.runtime.stage import Gate, echo, play, set_in_the_end
 
 
 async def titled(session: SessionHandle) -> str | None:
@@ -145,9 +145,10 @@ def test_a_titler_that_hangs_holds_up_neither_turns_nor_the_closing(path: Place)
 
 def test_a_titler_that_ignores_its_cancellation_does_not_hold_up_the_closing(path: Place) -> None:
     async def story() -> None:
-        told, released = asyncio.Event(), asyncio.Event()
+        began, told, released = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
         async def titler(messages: tuple[Message, ...]) -> str:
+            began.set()
             while not released.is_set():
                 try:
                     await released.wait()
@@ -158,10 +159,11 @@ def test_a_titler_that_ignores_its_cancellation_does_not_hold_up_the_closing(pat
         async with backstay.open(path, agent=echo, titler=titler, timing=Timing(grace=0.05)) as app:
             session = await app.session()
             assert await (await session.send("hello")).outcome() == Completed()
-        assert told.is_set()
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        assert len(left) == 1
-        released.set()
+            await began.wait()
+        with set_in_the_end(released):
+            assert told.is_set()
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            assert len(left) == 1
         await asyncio.wait(left)
         with open_store(path) as store:
             assert store.session(session.id, owner="local").title is None

@@ -18,7 +18,7 @@ from backstay.model.event import ToolReturned
 from backstay.model.reasons import reason_of
 from backstay.model.turn import Cancelled, Completed
 from tests.databases import Place
-from tests.runtime.stage import play, story_of
+from tests.runtime.stage import PATIENCE, play, story_of
 
 
 def calling(function: Callable[..., Any]) -> Callable[[AgentTurn], AsyncIterator[Body]]:
@@ -151,7 +151,7 @@ def test_what_is_returned_to_be_awaited_after_the_turn_is_thrown_away(path: Plac
 
     def late() -> Awaitable[str]:
         began.set()
-        release.wait()
+        release.wait(PATIENCE)
         return answer()
 
     async def story() -> None:
