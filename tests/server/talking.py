@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx2
 
-from tests.server.house import House
+from tests.server.house import PATIENCE, House
 from tests.server.reader import Frame, Reader
 
 
@@ -91,8 +91,8 @@ def log_of(house: House, client: httpx2.Client, session: str) -> list[dict[str, 
 
 
 def until(tried: Callable[[], bool], what: str) -> None:
-    """Ask until it is so, for a minute."""
-    late = time.monotonic() + 60
+    """Ask until it is so, as long as there is hope."""
+    late = time.monotonic() + PATIENCE
     while time.monotonic() < late:
         if tried():
             return

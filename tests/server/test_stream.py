@@ -19,7 +19,7 @@ from tests.server.talking import accepted, answered, log_of, new_session, until_
 @pytest.fixture
 def house(path: Place, prompt: bool) -> Iterator[House]:
     """With and without the shortcut inside the process."""
-    with a_house(path, AGENTS, prompt=prompt, heartbeat_seconds=0.2, slow_reader_seconds=1.0) as house:
+    with a_house(path, AGENTS, prompt=prompt, heartbeat_seconds=0.2) as house:
         yield house
 
 
@@ -246,15 +246,16 @@ def test_a_session_that_is_deleted_says_so_and_the_others_go_on(house: House, cl
         assert next(reader.frames()).data["body"]["kind"] == "session_renamed"
 
 
-def test_a_reader_who_does_not_read_is_let_go(house: House, client: httpx2.Client) -> None:
-    session = new_session(client)
-    for _ in range(12):
-        client.post(
-            f"/api/sessions/{session}/record",
-            json={"messages": [{"role": "user", "parts": [{"type": "text", "text": "x" * 900_000}]}]},
-        )
-    with reading(house, f"sessions={session}", receive_buffer=4_096):
-        until_metric(client, "backstay_streams", 0)
+def test_a_reader_who_does_not_read_is_let_go(path: Path, prompt: bool) -> None:
+    with a_house(path, AGENTS, prompt=prompt, slow_reader_seconds=1.0) as house, house.client() as client:
+        session = new_session(client)
+        for _ in range(12):
+            client.post(
+                f"/api/sessions/{session}/record",
+                json={"messages": [{"role": "user", "parts": [{"type": "text", "text": "x" * 900_000}]}]},
+            )
+        with reading(house, f"sessions={session}", receive_buffer=4_096):
+            until_metric(client, "backstay_streams", 0)
 
 
 def until_metric(client: httpx2.Client, name: str, value: int) -> None:
