@@ -167,9 +167,9 @@ class _Link:
         """Hand on what both say until one of them is gone."""
         with contextlib.suppress(OSError):
             await self._proxy.flowing()
-            server, self._to_server = await asyncio.open_connection(HOST, self._proxy.target)
+            server, to_server = await self._reach()
             ways = [
-                asyncio.create_task(self._forth(self._to_server)),
+                asyncio.create_task(self._forth(to_server)),
                 asyncio.create_task(self._back(server)),
             ]
             try:
@@ -178,6 +178,14 @@ class _Link:
                 for way in ways:
                     way.cancel()
                 await asyncio.gather(*ways, return_exceptions=True)
+
+    async def _reach(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """The server's end. Whoever is cut while it is made waits for it, so that it can be left."""
+        reaching = asyncio.ensure_future(asyncio.open_connection(HOST, self._proxy.target))
+        try:
+            return await asyncio.shield(reaching)
+        finally:
+            _, self._to_server = await reaching
 
     def hang_up(self) -> None:
         """Leave both, at once; what was already handed to the system may still arrive."""

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -26,6 +25,7 @@ from backstay.runtime.compactor import Compactor
 from backstay.runtime.crossing import Crossing
 from backstay.runtime.desk import Desk
 from backstay.runtime.follow import follow_all
+from backstay.runtime.interval import Interval
 from backstay.runtime.owned import Owned
 from backstay.runtime.pool import Pool, Pooling
 from backstay.runtime.pulse import Pulse
@@ -130,6 +130,7 @@ class App:
         self._left_alone: set[TurnId] = set()
         self._polling: asyncio.Task[None] | None = None
         self._attending: asyncio.Task[None] | None = None
+        self._interval: Interval | None = None
         self._closing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -144,7 +145,9 @@ class App:
     async def _enter(self) -> Self:
         store = await self._opened()
         crossing = Crossing(store)
-        pulse = Pulse(crossing, self._timing.poll, prompt=self._prompt)
+        looking = Interval(self._timing.poll)
+        attending = self._interval = Interval(self._timing.poll)
+        pulse = Pulse(crossing, looking, prompt=self._prompt)
         desk = self._entered = self._last = Desk(crossing, pulse, self._runner(crossing, pulse), self._timing)
         runner = desk.runner
         titler = self._titler
@@ -159,8 +162,10 @@ class App:
             self._entered = None
             await crossing.close()
             raise
+        if self._prompt:
+            crossing.heed(looking.hint, attending.hint)
         self._polling = asyncio.create_task(pulse.run(), name="backstay pulse")
-        self._attending = asyncio.create_task(self._attend(desk), name="backstay attendance")
+        self._attending = asyncio.create_task(self._attend(desk, attending), name="backstay attendance")
         return self
 
     async def __aexit__(
@@ -179,6 +184,8 @@ class App:
             self._entered.crossing.refuse_strangers()
             desk, self._entered = self._entered, None
             desk.runner.closing.set()
+            if self._interval is not None:
+                self._interval.end()
             self._closing = asyncio.create_task(self._close(desk), name="backstay closing")
         if self._closing is not None:
             await asyncio.shield(self._closing)
@@ -304,7 +311,7 @@ class App:
         store.enter()
         return store
 
-    async def _attend(self, desk: Desk) -> None:
+    async def _attend(self, desk: Desk, interval: Interval) -> None:
         """Until the app closes: end turns whose holders are gone, and start what waits for our agents."""
         version, looked, closing = -1, 0.0, desk.runner.closing
         while not closing.is_set():
@@ -319,8 +326,7 @@ class App:
                     version = now
             except StoreError:
                 log.warning("waiting turns could not be claimed", exc_info=True)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(closing.wait(), self._timing.poll)
+            await interval.elapse()
 
     async def _look_after_the_dead(self, desk: Desk) -> None:
         """End the turns of those who are gone, and go on with what was interrupted, if that is the policy."""

@@ -5,6 +5,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -60,6 +61,16 @@ class Crossing:
     async def version(self) -> int:
         """A number that changes whenever anybody has committed anything. The loop does not wait for a far store."""
         return await self.read(self.store.version)
+
+    def heed(self, *hints: Callable[[], None]) -> None:
+        """Have these called, on the loop, when another process may just have committed something."""
+
+        def pass_on() -> None:
+            with suppress(RuntimeError):  # The loop is closed; nobody waits for news there.
+                for hint in hints:
+                    self._loop.call_soon_threadsafe(hint)
+
+        self.store.heed(pass_on)
 
     async def close(self) -> None:
         """Close the store and let the threads finish what they do."""

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from backstay.errors import StoreError, StoreUnavailable
 from backstay.model.ids import SessionId
 from backstay.runtime.crossing import Crossing
+from backstay.runtime.interval import Interval
 
 
 class Watch:
@@ -51,7 +52,7 @@ class Pulse:
     The shortcut only makes things prompt: without it (`prompt=False`) everything works the same, a moment later.
     """
 
-    def __init__(self, crossing: Crossing, interval: float, *, prompt: bool = True) -> None:
+    def __init__(self, crossing: Crossing, interval: Interval, *, prompt: bool = True) -> None:
         self._crossing, self._interval, self._prompt = crossing, interval, prompt
         self._watches: dict[SessionId, set[Watch]] = {}
         self._beats: set[asyncio.Event] = set()
@@ -118,7 +119,7 @@ class Pulse:
                 self._somebody.clear()
                 await self._somebody.wait()
             await self._look()
-            await asyncio.sleep(self._interval)
+            await self._interval.elapse()
 
     async def _look(self) -> None:
         try:

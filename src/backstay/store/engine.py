@@ -130,6 +130,14 @@ class Engine(Protocol):
         """A number that changes whenever anybody has committed anything."""
         ...
 
+    def heed(self, hint: Callable[[], None]) -> None:
+        """From now on tell other workers at once of what is committed here, and call this when they tell of theirs.
+
+        It is called from another thread, perhaps too often, perhaps never: the version is the truth, a hint only says
+        when it is worth asking for. An engine whose version costs nothing to ask for need not give any.
+        """
+        ...
+
     def read(self, verb: Callable[[Transaction], T]) -> T:
         """Run a verb on one consistent snapshot. Never waits for a writer."""
         ...

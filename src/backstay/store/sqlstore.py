@@ -128,6 +128,13 @@ class SqlStore(Store):
     def version(self) -> int:
         return self._engine.version()
 
+    def heed(self, hint: Callable[[], None]) -> None:
+        """Tell others at once of what is committed here, and call this, from another thread, when they tell of theirs.
+
+        Hints get lost; only the version is the truth.
+        """
+        self._engine.heed(hint)
+
     def enter(self) -> None:
         """Let others see that this handle lives, before its first lease asks for it."""
         self._engine.enter()

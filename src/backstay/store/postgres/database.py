@@ -5,7 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import psycopg
@@ -21,6 +21,7 @@ from backstay.store.postgres.wire import Watchdog, Wire
 
 T = TypeVar("T")
 Work = Callable[[Cursor[TupleRow]], T]
+Writing = Callable[[Cursor[TupleRow], int], tuple[T, bool]]
 
 CONNECTIONS = 16
 # Each time somebody else was first; a verb that still meets itself after so many times has found a fault of ours.
@@ -33,6 +34,11 @@ INSERT INTO commits (writer, number) VALUES ({writer}, {number})
 ON CONFLICT (writer) DO UPDATE SET number = excluded.number
 RETURNING CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint),
     pg_advisory_xact_lock_shared(1113815381, (SELECT CAST(last_value & 2147483647 AS int) FROM keys))
+"""
+# A hint is worth no wait for the disk.
+_HINT = """
+BEGIN; SET LOCAL synchronous_commit = off;
+SELECT pg_notify('backstay_' || CAST(CAST('keys' AS regclass) AS oid), '{name}'); COMMIT
 """
 _READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
 # The wait for a standby must not be cut short by a timeout: the server would answer as if it had been waited for.
@@ -89,14 +95,14 @@ class Database:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def write(self, work: Callable[[Cursor[TupleRow], int], tuple[T, bool]], *, durable: bool) -> T:
-        """Run the work in a transaction of its own and return once that is committed.
+    def write(self, work: Writing[T], *, durable: bool) -> tuple[T, bool]:
+        """Run the work in a transaction of its own and return, once that is committed, what the work returned.
 
         The work gets the server's time, and says with its result whether it wrote anything.
         """
         return self._until_decided(lambda wire: self._transact(wire, work, durable=durable))
 
-    def _transact(self, wire: Wire, work: Callable[[Cursor[TupleRow], int], tuple[T, bool]], *, durable: bool) -> T:
+    def _transact(self, wire: Wire, work: Writing[T], *, durable: bool) -> tuple[T, bool]:
         wire.number += 1
         with wire.cursor() as cursor:
             try:
@@ -108,7 +114,7 @@ class Database:
                 self._commit(cursor, wire)
             else:
                 wire.roll_back()
-        return value
+        return value, wrote
 
     def _begin(self, cursor: Cursor[TupleRow], wire: Wire, *, durable: bool) -> int:
         """Open the transaction, in one question; the server's time."""
@@ -172,6 +178,13 @@ class Database:
                 wire.roll_back()
                 raise
         return found
+
+    # --- hints ------------------------------------------------------------------------------------------------------
+
+    def hint(self, name: str) -> None:
+        """Tell whoever listens that this worker has committed something. Nobody depends on it, so it may fail."""
+        with suppress(BackstayError):
+            self.read(lambda cursor: cursor.execute(_HINT.format(name=name).encode()))
 
     # --- within -----------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from backstay.model.limits import Limits
 from backstay.store.engine import Pending, Transaction
 from backstay.store.postgres.conninfo import Place
 from backstay.store.postgres.database import CONNECTIONS, Database
+from backstay.store.postgres.hints import Hints
 from backstay.store.postgres.job import Job
 from backstay.store.postgres.migrations import Migration, migrate, shipped
 from backstay.store.postgres.servertime import ServerTime
@@ -64,6 +65,7 @@ class PostgresEngine:
         self._entered = False
         self._entrance = threading.Lock()
         self._closed = False
+        self._hints: Hints | None = None
         self._schema, self._version = 0, 0
         self._threads = ThreadPoolExecutor(WRITERS, thread_name_prefix="backstay-writer")
         self._database = Database(
@@ -92,7 +94,10 @@ class PostgresEngine:
             tx = PostgresTransaction(cursor, _WRITING, self._setting)
             return verb(tx), tx.wrote
 
-        return self._database.write(work, durable=durable)
+        value, wrote = self._database.write(work, durable=durable)
+        if wrote and self._hints is not None:
+            self._hints.committed()
+        return value
 
     def begin(
         self,
@@ -113,6 +118,11 @@ class PostgresEngine:
     def version(self) -> int:
         self._refuse_closed()
         return self._database.read(_version)
+
+    def heed(self, hint: Callable[[], None]) -> None:
+        self._refuse_closed()
+        if self._hints is None:
+            self._hints = Hints(self._database, self.worker, hint)
 
     def read(self, verb: Callable[[Transaction], T]) -> T:
         self._refuse_closed()
@@ -183,6 +193,8 @@ class PostgresEngine:
         tx.run("drop_worker", worker=self.worker)
 
     def _let_go(self) -> None:
+        if self._hints is not None:
+            self._hints.close()
         self._threads.shutdown(wait=True, cancel_futures=True)
         self._database.close()
 
