@@ -8,6 +8,7 @@ from backstay.model import message as m
 from backstay.model.event import FeedEvent
 from backstay.model.ids import SessionId, TurnId, UploadId
 from backstay.model.search import SearchHit
+from backstay.model.session import Filing
 from backstay.model.token import Token
 from backstay.model.turn import Completed
 from backstay.testing.contract.makers import ME, STRANGER, Seen, look, run, start
@@ -60,6 +61,8 @@ def a_life(store: Store, turns: int = 0, cuts: int = 2) -> Life:
     store.save_draft(desk, "half a thou", owner=ME)
     store.mark_read(desk, 2, owner=ME)
     store.rename(fork, "the other way", owner=ME)
+    store.file(fork, Filing(metadata={"topic": "fridges"}), owner=ME)
+    store.forget(called, owner=ME)
     store.add_token(owner=ME, name="a key", hash=sha256(b"a secret").digest())
     store.record(store.create(owner=STRANGER).id, [m.user("a harbour of mine")], owner=STRANGER)
     return Life(chat, desk, fork, source, asked.turn.id, called, _upload(store, PHOTO[:100]), photo)

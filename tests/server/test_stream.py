@@ -246,7 +246,7 @@ def test_a_session_that_is_deleted_says_so_and_the_others_go_on(house: House, cl
         assert next(reader.frames()).data["body"]["kind"] == "session_renamed"
 
 
-def test_a_reader_who_does_not_read_is_let_go(path: Path, prompt: bool) -> None:
+def test_a_reader_who_does_not_read_is_let_go(path: Place, prompt: bool) -> None:
     with a_house(path, AGENTS, prompt=prompt, slow_reader_seconds=1.0) as house, house.client() as client:
         session = new_session(client)
         for _ in range(12):

@@ -25,11 +25,12 @@ from backstay.agents.commands import (
     parse,
 )
 from backstay.agents.demo_tools import Ledger, confirm, payment_into
+from backstay.agents.directions import directions_of
 from backstay.agents.port import AgentTurn
 from backstay.agents.script import Line, Script
 from backstay.agents.tools import MayHaveRun, Tool, ToolFailed
 from backstay.errors import AgentFailed
-from backstay.model.content import Body, Json, Text, Thought, Usage, text_of
+from backstay.model.content import Body, Json, Text, Thought, ToolCall, ToolResult, Usage, text_of
 
 Pause = Callable[[float], Awaitable[None]]
 Words = AsyncGenerator[Body, None]
@@ -50,8 +51,11 @@ class ScriptedAgent:
 
 Tools are the clock, the calculator, a search of the person's own sessions, and those given. Payments go to
 `payments`, a list or file. Between two pieces of an answer it waits `pace` seconds, or `slow` ones when asked to be
-slow, by calling `pause`; then it asks for steering, and says so when there was some.
+slow, by calling `pause`; then it asks for steering, and says so when there was some. A tool that the client declared is
+left to the client: the answer ends there, and what the client sends back is told in the next.
 """
+
+    takes = frozenset({"instructions", "tools", "tool_choice", "parallel_tool_calls", "temperature", "top_p"})
 
     def __init__(
         self,
@@ -66,6 +70,7 @@ slow, by calling `pause`; then it asks for steering, and says so when there was 
         self._tools = {tool.name: tool for tool in (clock, calculator, confirm, *tools)}
         self._payments, self._allow_crash = payments, allow_crash
         self._pause, self._pace, self._slow = pause, pace, slow
+        self._wishes = 0
 
     @staticmethod
     def script(lines: Iterable[Line]) -> Script:
@@ -75,10 +80,17 @@ slow, by calling `pause`; then it asks for steering, and says so when there was 
     async def stream(self, turn: AgentTurn) -> AsyncIterator[Body]:
         """Follow the commands of the turn's input, then report what was read and said, counted in words."""
         read, said = sum(_count(message.text) for message in turn.messages), 0
-        for command in parse(turn.input.text):
+        given, asked = _given_back(turn), False
+        read += _count(directions_of(turn.input.parts).instructions or "")
+        for told in given:
+            yield Text(f"You gave me: {told}\n")
+        for command in parse(turn.input.text) if turn.input.text or not given else ():
+            if asked and not _is_for_client(turn, command):
+                break
             async with aclosing(self._follow(command, turn, Usage(read, said))) as bodies:
                 async for body in bodies:
                     said += _count(body.text) if isinstance(body, Text | Thought) else 0
+                    asked = asked or isinstance(body, ToolCall)
                     yield body
             if turn.cancelled:
                 return
@@ -91,6 +103,8 @@ slow, by calling `pause`; then it asks for steering, and says so when there was 
         match command:
             case Think(text):
                 return self._think(turn, text)
+            case Use(name, arguments) if _is_for_client(turn, command):
+                return self._ask_client(turn, name, arguments)
             case Use(name, arguments):
                 return self._use(turn, name, arguments)
             case Pay():
@@ -129,6 +143,11 @@ slow, by calling `pause`; then it asks for steering, and says so when there was 
         else:
             yield Text(f"I have no tool {name}; there are {', '.join(sorted(tools))}.\n")
 
+    async def _ask_client(self, turn: AgentTurn, name: str, arguments: dict[str, Json]) -> Words:
+        """Wish for a tool that the client runs. The id is one that no other turn gives."""
+        self._wishes += 1
+        yield ToolCall(f"call_{turn.id[4:]}_{self._wishes}", name, arguments, client=True)
+
     async def _pay(self, turn: AgentTurn, command: Pay) -> Words:
         if self._payments is None:
             yield Text("I was given no place to pay into.\n")
@@ -150,6 +169,19 @@ slow, by calling `pause`; then it asks for steering, and says so when there was 
         yield Text("I am about to crash.\n")
         await turn.steering()
         _die()
+
+
+def _is_for_client(turn: AgentTurn, command: Command) -> bool:
+    """Whether a command calls a tool that the client declared."""
+    declared = {tool.name for tool in directions_of(turn.input.parts).tools}
+    return isinstance(command, Use) and command.tool in declared
+
+
+def _given_back(turn: AgentTurn) -> list[Json]:
+    """What the client's tools gave, if that is what was said last."""
+    before = turn.messages[-2:-1]
+    results = [part for message in before if message.role == "tool" for part in message.parts]
+    return [part.output for part in results if isinstance(part, ToolResult)]
 
 
 async def _called(turn: AgentTurn, tool: Tool, arguments: dict[str, Json]) -> str:

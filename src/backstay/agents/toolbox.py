@@ -51,6 +51,9 @@ class Toolbox:
         for given in tools:
             self._put(given if isinstance(given, Tool) else tool(given))
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._tools
+
     def described(self) -> list[dict[str, Json]]:
         """The tools as the wire wants them."""
         return [

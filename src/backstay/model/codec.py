@@ -5,7 +5,7 @@ Reading is strict: a record that cannot be read is raised with its key, never sk
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -43,6 +43,7 @@ _decode_event: Callable[[str], EventBody] = msgspec.json.Decoder(EventBody).deco
 _decode_body = msgspec.json.Decoder(Body).decode
 _decode_usage = msgspec.json.Decoder(Usage).decode
 _decode_names = msgspec.json.Decoder(tuple[str, ...]).decode
+_decode_metadata = msgspec.json.Decoder(dict[str, str]).decode
 
 
 class Encoded(NamedTuple):
@@ -271,3 +272,28 @@ def decode_names(record: str, text: str) -> tuple[str, ...]:
         return _decode_names(text)
     except msgspec.DecodeError as error:
         raise CorruptRecord(record, str(error)) from error
+
+
+def encode_metadata(metadata: Mapping[str, str]) -> str:
+    """What programs attached to a session as stored text; the same for the same, whatever its order."""
+    return _encode_sorted(metadata).decode()
+
+
+def decode_metadata(record: str, text: str) -> dict[str, str]:
+    """What programs attached to the record with this key."""
+    try:
+        return _decode_metadata(text)
+    except msgspec.DecodeError as error:
+        raise CorruptRecord(record, str(error)) from error
+
+
+def check_metadata(metadata: object, limits: Limits) -> dict[str, str]:
+    """The same metadata, or a refusal: few short texts under short names."""
+    if not isinstance(metadata, Mapping):
+        raise InvalidPayload(f"metadata is {type(metadata).__name__}", hint="Pass a mapping of texts.")
+    if len(metadata) > limits.metadata:
+        raise TooLarge(f"metadata has {len(metadata)} entries; at most {limits.metadata} are accepted")
+    for name, value in metadata.items():
+        check_name("a name in metadata", name, limits.metadata_name_bytes)
+        check_text(f"metadata {name!r}", value, limits.metadata_bytes)
+    return dict(metadata)

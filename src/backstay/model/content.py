@@ -33,13 +33,17 @@ class Thought(msgspec.Struct, frozen=True, gc=False, tag="thought"):
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False, tag="tool_call", omit_defaults=True):
-    """An agent's wish to run a tool. `id` is unique within its turn and pairs the call with its result."""
+    """An agent's wish to run a tool. `id` is unique within its turn and pairs the call with its result.
+
+    With `client`, whoever submitted the turn is to run it: the turn ends, and the result comes with what they say next.
+    """
 
     id: str
     name: str
     arguments: Json = msgspec.field(default_factory=dict)
     approval: bool = False
     idempotent: bool = False
+    client: bool = False
 
 
 class ToolResult(msgspec.Struct, frozen=True, gc=False, tag="tool_result", omit_defaults=True):

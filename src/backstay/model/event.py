@@ -36,6 +36,10 @@ class SessionTagged(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag
     removed: tuple[str, ...]
 
 
+class SessionAnnotated(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_annotated"):
+    metadata: dict[str, str]
+
+
 class SessionEnded(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_ended"):
     pass
 
@@ -171,6 +175,7 @@ EventBody = (
     | SessionPinned
     | SessionArchived
     | SessionTagged
+    | SessionAnnotated
     | SessionEnded
     | SessionExpired
     | SessionDeleted

@@ -58,6 +58,7 @@ class Facts(_Entry, frozen=True, kw_only=True):
     place: str | None = None
     idle_ttl: Number | None = None
     expires_by: Number | None = None
+    metadata: dict[str, str] = {}
 
 
 class ExportedAddress(_Entry, frozen=True, kw_only=True):
@@ -131,6 +132,7 @@ class ExportedTurn(_Entry, frozen=True, kw_only=True):
     record: tuple[NewMessage, ...] | None = None
     request: ExportedRequest | None = None
     usage: Usage = Usage()
+    forgotten: bool = False
 
     def waits_with(self) -> tuple[Part, ...]:
         """All parts that it owns while it waits."""

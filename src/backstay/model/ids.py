@@ -3,6 +3,7 @@
 An id is a name, never a secret: every verb checks the owner as well.
 """
 
+import hashlib
 import re
 import secrets
 import threading
@@ -121,6 +122,16 @@ def check_upload_id(text: str) -> UploadId:
 def check_token_id(text: str) -> TokenId:
     """The same text as a token id, or `NotFound`."""
     return TokenId(_check(text, "tok"))
+
+
+def message_of(turn: TurnId, place: int) -> MessageId:
+    """The id of the message at this place of what a turn says: known while it is being said, before it is stored.
+
+    The top bit of the tail is set, which no source ever does, so these ids are never given to anything else.
+    """
+    digest = hashlib.blake2b(f"{turn} {place}".encode(), digest_size=10).digest()
+    tail = 1 << (_TAIL_BITS - 1) | int.from_bytes(digest) & (1 << (_TAIL_BITS - 1)) - 1
+    return MessageId("msg_" + _spell(moment_of(turn), tail))
 
 
 def earliest_worker(moment: int) -> WorkerId:

@@ -14,6 +14,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     tag_bytes: int = 128
     tags: int = 64
     name_bytes: int = 256
+    metadata: int = 16
+    metadata_name_bytes: int = 256
+    metadata_bytes: int = 2_048
     draft_bytes: int = 1 << 20
     chunk_bytes: int = 1 << 20
     blob_bytes: int = 32 << 20

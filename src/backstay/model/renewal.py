@@ -1,5 +1,6 @@
 """Renewal: the same exported session under new ids, wherever they are written."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -7,7 +8,7 @@ from msgspec.structs import replace
 
 from backstay.model.event import EventBody, SessionCreated, SteeringTaken, ToolCalled, TurnsReordered, WindowOpened
 from backstay.model.export import Beginning, Export, ExportedEvent, ExportedTurn, ExportedWindow, Segment
-from backstay.model.ids import IdSource, MessageId, SessionId, TurnId, WindowId
+from backstay.model.ids import IdSource, MessageId, SessionId, TurnId, WindowId, message_of
 from backstay.model.message import Message
 from backstay.model.turn import Call
 
@@ -32,6 +33,7 @@ class _Renewal:
         self._windows = _fresh((window.id for window in export.windows), ids.window)
         self._messages = _fresh((said.id for window in export.windows for said in window.messages), ids.message)
         self._turns = _fresh(turns_named(export), ids.turn)
+        self._messages |= self._said_in_turns()
 
     def export(self) -> Export:
         old = self._export
@@ -45,6 +47,17 @@ class _Renewal:
             calls=tuple(self._renew_call(call) for call in old.calls),
             events=tuple(self._renew_event(event) for event in old.events),
         )
+
+    def _said_in_turns(self) -> dict[MessageId, MessageId]:
+        """New ids for what agents said, by the rule that made the old ones: place by place of their turns."""
+        said = Counter(message.turn for window in self._export.windows for message in window.messages)
+        pairs = (
+            (message_of(turn, place), message_of(self._turns[turn], place))
+            for turn, count in said.items()
+            if turn is not None
+            for place in range(count)
+        )
+        return {old: new for old, new in pairs if old in self._messages}
 
     def _session(self, session: SessionId) -> SessionId:
         return self._sessions[session]

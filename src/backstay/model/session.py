@@ -48,6 +48,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     active_at: int
     expires_at: int | None
     ended_at: int | None
+    metadata: dict[str, str] = {}
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +90,7 @@ class Filing(msgspec.Struct, frozen=True, kw_only=True):
     title: str | msgspec.UnsetType | None = msgspec.UNSET
     pinned: bool | msgspec.UnsetType = msgspec.UNSET
     archived: bool | msgspec.UnsetType = msgspec.UNSET
+    metadata: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     add_tags: tuple[str, ...] = ()
     remove_tags: tuple[str, ...] = ()
 

@@ -74,6 +74,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     started_at: int | None
     ended_at: int | None
     event: int
+    forgotten: bool = False
 
 
 class OpenTurn(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from backstay.errors import (
     SessionEnded,
     SessionExpired,
 )
-from backstay.model.codec import decode_names
+from backstay.model.codec import decode_metadata, decode_names
 from backstay.model.ids import SessionId, TurnId, WindowId, WorkerId
 from backstay.model.lease import Lease
 from backstay.model.session import Session, SessionState, TitleBy
@@ -60,6 +60,7 @@ class Door(msgspec.Struct):
     created_at: int
     active_at: int
     ended_at: int | None
+    metadata: str
 
     def lease(self) -> Lease | None:
         """The lease of the running turn's holder."""
@@ -119,6 +120,7 @@ class Door(msgspec.Struct):
             active_at=self.active_at,
             expires_at=self.expires_at(),
             ended_at=self.ended_at,
+            metadata=decode_metadata(f"metadata of {self.id}", self.metadata) if self.metadata != "{}" else {},
         )
 
     # --- what verbs do to it ----------------------------------------------------------------------------------------

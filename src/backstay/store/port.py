@@ -53,6 +53,7 @@ from backstay.model.window import Moved, Window
 
 ANY = SessionFilter()
 NOTHING: Mapping[str, int] = {}
+NO_NOTES: Mapping[str, str] = {}
 
 
 class Store(ABC):
@@ -99,8 +100,8 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def create(self, *, owner: str, ttl: Ttl | None = None) -> Session:
-        """A new session to which no address leads."""
+    def create(self, *, owner: str, ttl: Ttl | None = None, metadata: Mapping[str, str] = NO_NOTES) -> Session:
+        """A new session to which no address leads. `metadata` are a program's own notes on it."""
 
     @abstractmethod
     def touch(self, session: SessionId, *, owner: str) -> Session:
@@ -124,7 +125,7 @@ class Store(ABC):
 
     @abstractmethod
     def file(self, session: SessionId, filing: Filing, *, owner: str, expect_revision: int | None = None) -> Session:
-        """Rename, pin, archive and tag at once, or nothing of it."""
+        """Rename, pin, archive, tag and annotate at once, or nothing of it; metadata is replaced as a whole."""
 
     @abstractmethod
     def point(self, address: Address, session: SessionId, *, owner: str) -> Session:
@@ -285,6 +286,17 @@ class Store(ABC):
     def deny(self, turn: TurnId, call: str, *, owner: str, arguments_hash: str | None = None) -> Call:
         """Forbid a tool call that asked."""
 
+    @abstractmethod
+    def forget(self, turn: TurnId, *, owner: str) -> Turn:
+        """Mark an ended turn as one that is not to be shown by its name; what was said in it stays.
+
+        Disturbs neither revision nor context.
+        """
+
+    @abstractmethod
+    def requested(self, to: Address | SessionId, request_id: str, *, owner: str) -> Turn | None:
+        """The turn that this request became when it was accepted; None if it never was. Writes nothing."""
+
     # --- history ----------------------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -325,6 +337,22 @@ class Store(ABC):
         start: bool | Collection[str] = False,
     ) -> Accepted:
         """Submit other content in place of a person's message, in a window from before its turn."""
+
+    @abstractmethod
+    def omit(
+        self,
+        session: SessionId,
+        message: MessageId,
+        *,
+        owner: str,
+        keep: Collection[int] = (),
+        expect_revision: int | None = None,
+    ) -> Moved:
+        """Leave a message out of what the session reads from now on, or all of it but these parts, counted from 0.
+
+        Opens a window like an edit does; the message stays in the lineage. Refused while a turn runs or waits, and for
+        what a compaction has left behind.
+        """
 
     @abstractmethod
     def fork(self, session: SessionId, *, owner: str, at: MessageId | None = None) -> Session:
@@ -448,6 +476,10 @@ class Store(ABC):
         last: int | None = None,
     ) -> MessagePage:
         """Messages of the current window or any other: all, or those between positions, or the last few of them."""
+
+    @abstractmethod
+    def place(self, session: SessionId, message: MessageId, *, owner: str) -> int:
+        """The position of a message in the window that the session reads now; `NotFound` if it does not read it."""
 
     @abstractmethod
     def lineage(self, session: SessionId, *, owner: str) -> tuple[Window, ...]:

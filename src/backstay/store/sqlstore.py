@@ -64,7 +64,7 @@ from backstay.model.turn import (
 from backstay.model.window import Moved, Window
 from backstay.store.door import Door, find, find_held
 from backstay.store.engine import Engine, Pending, Transaction
-from backstay.store.port import ANY, NOTHING, Store
+from backstay.store.port import ANY, NO_NOTES, NOTHING, Store
 from backstay.store.verbs import (
     blobs,
     cancelling,
@@ -174,8 +174,8 @@ class SqlStore(Store):
         here = self._here(address)
         return self._write(sessions.resolve, here, self._owner(owner), ttl)
 
-    def create(self, *, owner: str, ttl: Ttl | None = None) -> Session:
-        return self._write(sessions.create, self._owner(owner), ttl)
+    def create(self, *, owner: str, ttl: Ttl | None = None, metadata: Mapping[str, str] = NO_NOTES) -> Session:
+        return self._write(sessions.create, self._owner(owner), ttl, metadata)
 
     def touch(self, session: SessionId, *, owner: str) -> Session:
         return self._write(sessions.touch, check_session_id(session), owner)
@@ -341,10 +341,29 @@ class SqlStore(Store):
             cancelling.decide, check_turn_id(turn), call, owner, approved=False, arguments_hash=arguments_hash
         )
 
+    def forget(self, turn: TurnId, *, owner: str) -> Turn:
+        return self._write(marks.forget, check_turn_id(turn), owner)
+
+    def requested(self, to: Address | SessionId, request_id: str, *, owner: str) -> Turn | None:
+        name = check_name("the request id", request_id, self._limits.name_bytes)
+        return self._read(submitting.requested, Request(to=self._target(to), owner=owner, id=name))
+
     # --- history ----------------------------------------------------------------------------------------------------
 
     def undo(self, session: SessionId, *, owner: str, expect_revision: int | None = None) -> Moved:
         return self._write(history.undo, check_session_id(session), owner, expect_revision)
+
+    def omit(
+        self,
+        session: SessionId,
+        message: MessageId,
+        *,
+        owner: str,
+        keep: Collection[int] = (),
+        expect_revision: int | None = None,
+    ) -> Moved:
+        where, what = check_session_id(session), check_message_id(message)
+        return self._write(history.omit, where, owner, what, keep=tuple(keep), expect_revision=expect_revision)
 
     def redo(self, session: SessionId, *, owner: str, expect_revision: int | None = None) -> Moved:
         return self._write(history.redo, check_session_id(session), owner, expect_revision)
@@ -526,6 +545,9 @@ class SqlStore(Store):
             after=after,
             last=last,
         )
+
+    def place(self, session: SessionId, message: MessageId, *, owner: str) -> int:
+        return self._read(reading.place, check_session_id(session), owner, check_message_id(message))
 
     def lineage(self, session: SessionId, *, owner: str) -> tuple[Window, ...]:
         return self._read(reading.lineage, check_session_id(session), owner)

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from backstay.model.address import Address
-from backstay.model.codec import check_name, check_text
+from backstay.model.codec import check_metadata, check_name, check_text
 from backstay.model.export import Export
 from backstay.model.ids import check_message_id, check_session_id, check_turn_id, check_window_id
 from backstay.model.inspection.complaint import at, require
@@ -42,6 +42,7 @@ def _check_texts(export: Export, limits: Limits) -> None:
             check_name("the title", facts.title, limits.title_bytes)
         for tag in facts.tags:
             check_name("a tag", tag, limits.tag_bytes)
+        check_metadata(facts.metadata, limits)
         if facts.place is not None:
             check_text("the place", facts.place, limits.message_bytes)
     with at("$.marks"):

@@ -79,7 +79,7 @@ TABLES = (
         _words(
             "id owner state revision context fence last_event held_event window_id start length holder lease_until"
             " lease_boot running_id cancelling waiting steering queued turns activity touched_at preview title title_by"
-            " pinned archived tags family place source_id idle_ttl expires_by created_at active_at ended_at"
+            " pinned archived tags family place source_id idle_ttl expires_by created_at active_at ended_at metadata"
         ),
     ),
     Table("addresses", ("owner", "key"), _words("owner key spelling session_id generation")),
@@ -96,7 +96,7 @@ TABLES = (
         ("id",),
         _words(
             "id session_id root_id agent state outcome reason steer taken_by cancel_requested place event first_event"
-            " format input request_key request_id request_hash usage created_at started_at ended_at"
+            " format input request_key request_id request_hash usage created_at started_at ended_at forgotten"
         ),
     ),
     Table(

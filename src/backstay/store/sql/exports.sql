@@ -27,20 +27,21 @@ SELECT 1 FROM turns WHERE id = :turn
 INSERT INTO sessions (
     id, owner, state, revision, context, fence, last_event, held_event, window_id, start, length, waiting, steering,
     queued, turns, activity, touched_at, preview, title, title_by, pinned, archived, tags, family, place, source_id,
-    idle_ttl, expires_by, created_at, active_at, ended_at
+    idle_ttl, expires_by, created_at, active_at, ended_at, metadata
 ) VALUES (
     :session, :owner, :state, :revision, :context, :fence, :last_event, :last_event, :window, :start, :length, :waiting,
     :steering, :queued, :turns, :activity, :touched_at, :preview, :title, :title_by, :pinned, :archived, :tags, :family,
-    :place, :source, :idle_ttl, :expires_by, :created_at, :active_at, :ended_at
+    :place, :source, :idle_ttl, :expires_by, :created_at, :active_at, :ended_at, :metadata
 )
 
 -- name: import_turn
 INSERT INTO turns (
     id, session_id, root_id, agent, state, outcome, reason, steer, taken_by, cancel_requested, place, event,
-    first_event, format, input, request_key, request_id, request_hash, usage, created_at, started_at, ended_at
+    first_event, format, input, request_key, request_id, request_hash, usage, created_at, started_at, ended_at, forgotten
 ) VALUES (
     :turn, :session, :root, :agent, :state, :outcome, :reason, :steer, :taken_by, :cancel_requested, :place, :event,
-    :first_event, :format, :input, :request_key, :request_id, :request_hash, :usage, :created_at, :started_at, :ended_at
+    :first_event, :format, :input, :request_key, :request_id, :request_hash, :usage, :created_at, :started_at,
+    :ended_at, :forgotten
 )
 
 -- name: import_call

@@ -2,7 +2,7 @@
 s.id, s.owner, s.state, s.revision, s.context, s.fence, s.last_event, s.held_event, s.window_id, s.start, s.length,
 s.holder, s.lease_until, s.lease_boot, s.running_id, s.cancelling, s.waiting, s.steering, s.queued, s.turns, s.activity,
 s.touched_at, s.preview, s.title, s.title_by, s.pinned, s.archived, s.tags, s.family, s.place, s.source_id, s.idle_ttl,
-s.expires_by, s.created_at, s.active_at, s.ended_at
+s.expires_by, s.created_at, s.active_at, s.ended_at, s.metadata
 
 -- name: door
 -- The session's row. No row: no such session of this owner.
@@ -31,10 +31,10 @@ UPDATE sessions SET active_at = :active_at WHERE id = :session
 -- name: create_session
 INSERT INTO sessions (
     id, owner, state, revision, context, fence, last_event, held_event, window_id, start, length, touched_at,
-    family, place, source_id, idle_ttl, expires_by, created_at, active_at
+    family, place, source_id, idle_ttl, expires_by, created_at, active_at, metadata
 ) VALUES (
     :session, :owner, 'open', 1, 0, 0, 0, 0, :window, 0, 0, :now,
-    :family, :place, :source, :idle_ttl, :expires_by, :now, :now
+    :family, :place, :source, :idle_ttl, :expires_by, :now, :now, :metadata
 )
 
 -- name: address
@@ -65,6 +65,9 @@ UPDATE sessions SET archived = :value WHERE id = :session
 
 -- name: set_tags
 UPDATE sessions SET tags = :tags WHERE id = :session
+
+-- name: set_metadata
+UPDATE sessions SET metadata = :metadata WHERE id = :session
 
 -- name: close_session
 -- Ends or expires a session, for good.
@@ -125,7 +128,8 @@ SELECT {{session_columns}} FROM sessions s WHERE s.running_id IS NOT NULL AND s.
 UPDATE sessions SET
     state = 'deleted', revision = revision + 1, fence = fence + 1, last_event = last_event + 1, length = 0,
     holder = NULL, lease_until = NULL, lease_boot = NULL, running_id = NULL, cancelling = 0, waiting = 0, steering = 0,
-    preview = NULL, title = NULL, title_by = NULL, tags = '[]', family = NULL, place = NULL, ended_at = :now
+    preview = NULL, title = NULL, title_by = NULL, tags = '[]', family = NULL, place = NULL, metadata = '{}',
+    ended_at = :now
 WHERE id = :session RETURNING last_event, fence
 
 -- name: door_of_story

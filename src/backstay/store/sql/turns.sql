@@ -1,6 +1,6 @@
 -- name: turn_columns
 t.id, t.session_id, t.root_id, t.agent, t.state, t.outcome, t.reason, t.steer, t.taken_by, t.cancel_requested, t.format,
-t.input, t.request_id, t.usage, t.created_at, t.started_at, t.ended_at, t.event, t.first_event
+t.input, t.request_id, t.usage, t.created_at, t.started_at, t.ended_at, t.event, t.first_event, t.forgotten
 
 -- name: turn
 -- No row: no such turn of this owner.
@@ -27,6 +27,9 @@ UPDATE turns SET state = 'running', input = NULL, started_at = :now, first_event
 -- name: end_turn
 UPDATE turns SET state = 'ended', outcome = :outcome, reason = :reason, input = NULL, usage = :usage, ended_at = :now
 WHERE id = :turn
+
+-- name: forget_turn
+UPDATE turns SET forgotten = 1 WHERE id = :turn
 
 -- name: ask_to_cancel
 UPDATE turns SET cancel_requested = 1 WHERE id = :turn

@@ -7,7 +7,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from backstay.model.address import Family
-from backstay.model.codec import decode_event, decode_names, decode_usage
+from backstay.model.codec import decode_event, decode_metadata, decode_names, decode_usage
 from backstay.model.export import (
     FORMAT,
     TO_SESSION,
@@ -81,6 +81,7 @@ def _facts(door: Door) -> Facts:
         place=door.place,
         idle_ttl=door.idle_ttl,
         expires_by=door.expires_by,
+        metadata=decode_metadata(f"metadata of {door.id}", door.metadata),
     )
 
 
@@ -192,6 +193,7 @@ def _turns(tx: Transaction, door: Door) -> Iterator[ExportedTurn]:
             record=row.messages() if waits and row.is_record else None,
             request=None if row.request_id is None else scopes.request(row, bytes(key), bytes(fingerprint)),
             usage=decode_usage(row.id, row.usage),
+            forgotten=bool(row.forgotten),
         )
 
 

@@ -1,11 +1,11 @@
 """History: undo, redo, retry, edit, fork and compaction. They move pointers and say so; they destroy nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
 from backstay.errors import Conflict, CorruptRecord, InvalidPayload, LeaseLost, NotFound, NothingToDo
-from backstay.model.codec import encode_parts
+from backstay.model.codec import encode_parts, write_parts
 from backstay.model.event import SessionCreated, WindowOpened
 from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
 from backstay.model.message import Message, NewMessage
@@ -41,6 +41,55 @@ def redo(tx: Transaction, session: SessionId, owner: str, expect_revision: int |
     messages.show_last_of_window(tx, door)
     _opened(tx, door, WindowOpened(parent.id, here.id, "redo", door.length))
     return _moved(tx, door)
+
+
+def omit(
+    tx: Transaction,
+    session: SessionId,
+    owner: str,
+    message: MessageId,
+    *,
+    keep: Collection[int],
+    expect_revision: int | None,
+) -> Moved:
+    """Leave a message out of what the session reads, or all but some of its parts; it stays in the lineage."""
+    door = enter_idle(tx, session, owner, expect_revision, "leave a message out")
+    place = windows.locate(tx, door.window, message)
+    if place is None:
+        raise NotFound(f"{message} is not part of {door.id}", hint="It may have been left out already.")
+    if place.window != door.window:
+        raise Conflict(f"{message} was compacted", hint="Delete the session to remove what a summary stands for.")
+    said = messages.at(tx, *place)
+    if said.role == "summary":
+        raise Conflict(f"{message} stands for what was compacted", hint="Leave out what is not summarised.")
+    left = _kept(said, keep)
+    window, parent, after = tx.ids.window(), door.window, range(place.position + 1, door.length)
+    opening = Opening(door.id, door.last_event + 1, parent, "edit")
+    door.start = windows.open_without(tx, window, opening, place, after=after, replaced=left is not None)
+    door.window, door.length = window, door.start
+    if left is not None:
+        turn = said.turn if said.turn is not None and _is_here(tx, door, said.turn) else None
+        messages.put(tx, door, tx.ids.message(), turn, left, position=place.position)
+        door.length = max(door.length, place.position + 1)
+    messages.show_last_of_window(tx, door)
+    _opened(tx, door, WindowOpened(window, parent, "edit", door.length))
+    return _moved(tx, door)
+
+
+def _kept(said: Message, keep: Collection[int]) -> Written | None:
+    """What stays of a message of which only these parts are kept; None if that is nothing."""
+    if any(type(index) is not int or not 0 <= index < len(said.parts) for index in keep):
+        raise InvalidPayload(f"{said.id} has {len(said.parts)} parts, not {sorted(keep)}", hint="Count from 0.")
+    if len(set(keep)) == len(said.parts):
+        raise InvalidPayload(f"all parts of {said.id} would be kept", hint="Name those that shall stay, or none.")
+    parts = tuple(part for index, part in enumerate(said.parts) if index in keep)
+    return Written(NewMessage(role=said.role, parts=parts, partial=said.partial), write_parts(parts)) if parts else None
+
+
+def _is_here(tx: Transaction, door: Door, turn: TurnId) -> bool:
+    """Whether a turn is the session's own, and not one of a session it was forked from."""
+    row = tx.one("turn", turn=turn, owner=door.owner)
+    return row is not None and row[1] == door.id
 
 
 def before_last_turn(tx: Transaction, door: Door) -> tuple[Message, Spot]:

@@ -6,7 +6,7 @@ What comes here was inspected before: it is sound in itself. Here it meets what 
 from collections.abc import Iterable, Sequence
 
 from backstay.model.address import Address
-from backstay.model.codec import FORMAT, encode_names, encode_usage, write_parts
+from backstay.model.codec import FORMAT, encode_metadata, encode_names, encode_usage, write_parts
 from backstay.model.export import (
     TO_SESSION,
     Export,
@@ -128,6 +128,7 @@ def _write_session(tx: Transaction, export: Export, owner: str) -> None:
         created_at=facts.created_at,
         active_at=facts.active_at,
         ended_at=facts.ended_at,
+        metadata=encode_metadata(facts.metadata),
     )
 
 
@@ -250,6 +251,7 @@ def _write_turn(tx: Transaction, session: SessionId, turn: ExportedTurn, owner: 
         created_at=turn.created_at,
         started_at=turn.started_at,
         ended_at=turn.ended_at,
+        forgotten=int(turn.forgotten),
     )
     messages.keep_blobs(tx, owner, turn.id, turn.waits_with())
 

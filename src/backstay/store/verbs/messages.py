@@ -29,28 +29,34 @@ def written(said: Iterable[NewMessage]) -> list[Written]:
     return [Written(message, write_parts(message.parts)) for message in said]
 
 
-def append(tx: Transaction, door: Door, turn: TurnId | None, said: Sequence[Written]) -> list[MessageId]:
-    """Add messages at the end of the session's window."""
-    ids = []
-    for message, body in said:
-        new = tx.ids.message()
-        tx.run(
-            "add_message",
-            window=door.window,
-            position=door.length,
-            message=new,
-            turn=turn,
-            role=message.role,
-            partial=message.partial,
-            format=body.format,
-            body=body.text,
-            now=tx.now,
-        )
-        keep_blobs(tx, door.owner, new, message.parts)
+def append(
+    tx: Transaction, door: Door, turn: TurnId | None, said: Sequence[Written], ids: Iterable[MessageId] | None = None
+) -> list[MessageId]:
+    """Add messages at the end of the session's window, under these ids or new ones."""
+    names = [tx.ids.message() for _ in said] if ids is None else [*ids]
+    for name, written in zip(names, said, strict=True):
+        put(tx, door, name, turn, written, position=door.length)
         door.length += 1
-        ids.append(new)
     _show_last(door, said)
-    return ids
+    return names
+
+
+def put(tx: Transaction, door: Door, name: MessageId, turn: TurnId | None, said: Written, *, position: int) -> None:
+    """Write down one message at a position of the session's window that is its own."""
+    message, body = said
+    tx.run(
+        "add_message",
+        window=door.window,
+        position=position,
+        message=name,
+        turn=turn,
+        role=message.role,
+        partial=message.partial,
+        format=body.format,
+        body=body.text,
+        now=tx.now,
+    )
+    keep_blobs(tx, door.owner, name, message.parts)
 
 
 def keep_blobs(tx: Transaction, owner: str, holder: str, parts: Iterable[Part]) -> None:

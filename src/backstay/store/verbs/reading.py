@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from backstay.errors import InvalidPayload, NotFound
 from backstay.model.about import Load
-from backstay.model.ids import SessionId, TurnId, WindowId
+from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
 from backstay.model.message import Message, MessagePage
 from backstay.model.session import SessionCursor, SessionFilter
 from backstay.model.turn import COMPACTOR, Call, Turn
@@ -89,6 +89,15 @@ def _read(tx: Transaction, window: WindowId, low: int, high: int) -> list[Messag
     for stretch in windows.stretches(tx, window, high):
         found += messages.read(tx, stretch, low=low, high=high)
     return found
+
+
+def place(tx: Transaction, session: SessionId, owner: str, message: MessageId) -> int:
+    """Where a message stands in the session's window."""
+    door = find(tx, session, owner)
+    found = windows.locate(tx, door.window, message)
+    if found is None or found.window != door.window or found.position >= door.length:
+        raise NotFound(f"{message} is not part of {session}", hint="It may have been undone, compacted or left out.")
+    return found.position
 
 
 def lineage(tx: Transaction, session: SessionId, owner: str) -> tuple[Window, ...]:

@@ -19,7 +19,7 @@ from backstay.model.event import (
     UsageReported,
     event_of,
 )
-from backstay.model.ids import MessageId, TurnId, WorkerId
+from backstay.model.ids import MessageId, TurnId, WorkerId, message_of
 from backstay.model.message import Message, NewMessage
 from backstay.model.story import messages_of
 from backstay.model.turn import (
@@ -186,7 +186,8 @@ def end(tx: Transaction, door: Door, row: TurnRow, outcome: Outcome) -> Ended:
     whole = not any(isinstance(event, TailLost) for event in story)
     said = messages_of(story, partial=not (whole and isinstance(outcome, Completed)))
     position = door.length
-    ids = messages.append(tx, door, row.id, messages.written(said))
+    names = [message_of(row.id, place) for place in range(len(said))]
+    ids = messages.append(tx, door, row.id, messages.written(said), names)
     body = TurnEnded(outcome, messages=len(ids), may_have_run=_give_up_calls(tx, row, story))
     events.tell(tx, door, body, row.id, Said(door.window, position, door.length) if ids else None)
     _end_row(tx, row, outcome, _usage_of(story))

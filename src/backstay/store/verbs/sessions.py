@@ -1,15 +1,16 @@
 """Sessions: found by address, named, filed, and closed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from backstay.errors import CorruptRecord, InvalidPayload, SessionExpired, TooLarge
 from backstay.model.address import Address
-from backstay.model.codec import check_name, check_text, decode_names, encode_names
+from backstay.model.codec import check_metadata, check_name, check_text, decode_names, encode_metadata, encode_names
 from backstay.model.event import (
     AddressPointed,
     EventBody,
+    SessionAnnotated,
     SessionArchived,
     SessionCreated,
     SessionEnded,
@@ -51,9 +52,9 @@ def enter(tx: Transaction, address: Address, owner: str, ttl: Ttl | None) -> tup
     return door, "resumed", generation
 
 
-def create(tx: Transaction, owner: str, ttl: Ttl | None) -> Session:
+def create(tx: Transaction, owner: str, ttl: Ttl | None, metadata: Mapping[str, str] | None = None) -> Session:
     """A session that no address leads to."""
-    return _create(tx, owner, None, ttl).value(tx.now)
+    return _create(tx, owner, None, ttl, check_metadata(metadata or {}, tx.limits)).value(tx.now)
 
 
 def touch(tx: Transaction, session: SessionId, owner: str) -> Session:
@@ -115,8 +116,19 @@ def tag(tx: Transaction, session: SessionId, owner: str, add: Sequence[str], rem
     return _noticed(tx, door, SessionTagged(tuple(sorted(after - before)), tuple(sorted(before - after))))
 
 
+def annotate(tx: Transaction, session: SessionId, owner: str, metadata: Mapping[str, str]) -> Session:
+    """Attach other metadata than it has."""
+    written = encode_metadata(check_metadata(metadata, tx.limits))
+    door = _enter_open(tx, session, owner)
+    if written == door.metadata:
+        return door.value(tx.now)
+    door.metadata = written
+    tx.run("set_metadata", session=session, metadata=written)
+    return _noticed(tx, door, SessionAnnotated(dict(metadata)))
+
+
 def file(tx: Transaction, session: SessionId, owner: str, filing: Filing, expect_revision: int | None) -> Session:
-    """Change title, pin, archive and tags in one transaction."""
+    """Change title, pin, archive, tags and metadata in one transaction."""
     door = _enter_open(tx, session, owner)
     door.require_revision(expect_revision)
     filed = door.value(tx.now)
@@ -128,6 +140,8 @@ def file(tx: Transaction, session: SessionId, owner: str, filing: Filing, expect
         filed = archive(tx, session, owner, filing.archived)
     if filing.add_tags or filing.remove_tags:
         filed = tag(tx, session, owner, filing.add_tags, filing.remove_tags)
+    if filing.metadata is not msgspec.UNSET:
+        filed = annotate(tx, session, owner, filing.metadata)
     return filed
 
 
@@ -202,10 +216,12 @@ def _lead(
         raise Overtaken(f"{address.spelling} was led elsewhere meanwhile")
 
 
-def _create(tx: Transaction, owner: str, address: Address | None, ttl: Ttl | None) -> Door:
+def _create(
+    tx: Transaction, owner: str, address: Address | None, ttl: Ttl | None, metadata: Mapping[str, str] | None = None
+) -> Door:
     session = tx.ids.session()
     family, place = (None, None) if address is None else (address.family, address.place)
-    insert(tx, session, owner, window=tx.ids.window(), family=family, place=place, ttl=ttl)
+    insert(tx, session, owner, window=tx.ids.window(), family=family, place=place, ttl=ttl, metadata=metadata)
     door = find(tx, session, owner)
     windows.open_first(tx, door.window, Opening(session, door.last_event + 1, None, "first"))
     events.tell(tx, door, SessionCreated())
@@ -223,6 +239,7 @@ def insert(
     place: str | None,
     ttl: Ttl | None = None,
     source: SessionId | None = None,
+    metadata: Mapping[str, str] | None = None,
 ) -> None:
     """A new session's row; its window and first event are the caller's to write."""
     idle, absolute = _milliseconds(ttl)
@@ -237,6 +254,7 @@ def insert(
         idle_ttl=idle,
         expires_by=None if absolute is None else tx.now + absolute,
         now=tx.now,
+        metadata=encode_metadata(metadata or {}),
     )
 
 

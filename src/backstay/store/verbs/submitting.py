@@ -14,7 +14,7 @@ from backstay.model.event import CancelRequested, TurnSubmitted
 from backstay.model.ids import MessageId, SessionId, TurnId
 from backstay.model.message import NewMessage
 from backstay.model.session import Session, Ttl
-from backstay.model.turn import COMPACTOR, Accepted, IfBusy, OpenTurn, Recorded, TurnState
+from backstay.model.turn import COMPACTOR, Accepted, IfBusy, OpenTurn, Recorded, Turn, TurnState
 from backstay.store.door import Door, find, leave
 from backstay.store.engine import Transaction
 from backstay.store.verbs import events, history, messages, running, sessions
@@ -182,6 +182,12 @@ def enter(tx: Transaction, request: Request) -> Door:
     door.require_open(tx.now)
     door.require_revision(request.expect_revision)
     return door
+
+
+def requested(tx: Transaction, request: Request) -> Turn | None:
+    """The turn that a request became, whatever it said."""
+    row = tx.one("turn_of_request", request_key=request.key())
+    return None if row is None else TurnRow(*row[1:]).value()
 
 
 def already(tx: Transaction, request: Request, fingerprint: bytes | None) -> Accepted | None:

@@ -36,6 +36,7 @@ class TurnRow(msgspec.Struct):
     ended_at: int | None = None
     event: int = 0
     first_event: int | None = None
+    forgotten: int = 0
 
     @property
     def is_record(self) -> bool:
@@ -73,6 +74,7 @@ class TurnRow(msgspec.Struct):
             started_at=self.started_at,
             ended_at=self.ended_at,
             event=self.event,
+            forgotten=bool(self.forgotten),
         )
 
 

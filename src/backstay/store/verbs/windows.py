@@ -114,6 +114,30 @@ def open_cut(tx: Transaction, window: WindowId, opening: Opening, spot: Spot) ->
     add_segment(tx, window, Stretch(spot.position, window, spot.position, END))
 
 
+def open_without(
+    tx: Transaction, window: WindowId, opening: Opening, spot: Spot, *, after: range, replaced: bool
+) -> int:
+    """A new window that reads all but the message at the spot: with `replaced`, its own stands there. Also its start.
+
+    `after` are the positions of what follows in the window it is cut from.
+    """
+    roots, shared = _shared_before(tx, spot)
+    follows = spot.position + replaced
+    # What is said in its place counts to what comes after the start only if nothing follows it.
+    start = follows + len(after) if after else spot.position
+    _add(tx, window, opening, start=start, roots=roots)
+    for stretch in shared:
+        add_segment(tx, window, stretch)
+    if replaced and after:
+        add_segment(tx, window, Stretch(spot.position, window, spot.position, follows))
+    for stretch in stretches(tx, spot.window, after.stop) if after else ():
+        part = stretch.between(after.start, after.stop)
+        if part is not None:
+            add_segment(tx, window, part._replace(start=part.start - after.start + follows))
+    add_segment(tx, window, Stretch(start, window, start, END))
+    return start
+
+
 def open_compacted(tx: Transaction, window: WindowId, opening: Opening, *, kept: range, summaries: int) -> int:
     """A new window: room for the summaries, then the messages of its parent at these positions. Also its length."""
     parent = opening.parent or WindowId("")

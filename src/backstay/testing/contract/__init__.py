@@ -21,6 +21,7 @@ from backstay.testing.contract.filing import FilingContract
 from backstay.testing.contract.history import HistoryContract
 from backstay.testing.contract.inputs import InputContract
 from backstay.testing.contract.leases import LeaseContract
+from backstay.testing.contract.notes import NoteContract
 from backstay.testing.contract.owners import OwnerContract
 from backstay.testing.contract.proofs import ProofContract
 from backstay.testing.contract.queue import QueueContract
@@ -60,5 +61,6 @@ class StoreContract(
     SearchContract,
     ExportContract,
     TokenContract,
+    NoteContract,
 ):
     """Every fact a store must keep true."""
