@@ -17,9 +17,9 @@ from tests.runtime_processes.stage import echo, listening, play, said
 from tests.servers.postgres import Postgres
 from tests.servers.proxy import Proxy
 
-LEASE = 6.0
+LEASE = 15.0
 # Waited for in full; a host that is well renews it every third of it, also on a busy machine.
-SHORT = 4.0
+SHORT = 8.0
 
 
 def cut_off(network: Proxy, how: str) -> None:

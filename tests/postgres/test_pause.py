@@ -9,7 +9,7 @@ from tests.runtime_processes.programs import CHAT
 from tests.runtime_processes.stage import echo, play, said, seen
 from tests.servers.postgres import Postgres, at
 
-LEASE = 4.0
+LEASE = 8.0
 
 
 def test_a_holder_that_slept_through_its_lease_is_refused_by_the_database(
