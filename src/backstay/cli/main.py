@@ -6,6 +6,7 @@ import click
 
 from backstay.cli.access import link, token
 from backstay.cli.agents import agents
+from backstay.cli.chatting import chat
 from backstay.cli.serving import config, serve
 from backstay.errors import BackstayError
 
@@ -37,5 +38,5 @@ def commands(context: click.Context) -> None:
         context.invoke(serve)
 
 
-for verb in (serve, config, token, link, agents):
+for verb in (serve, chat, config, token, link, agents):
     commands.add_command(verb)

@@ -28,7 +28,7 @@ def ensure_token(store: Store, settings: Settings) -> Path:
     """The file of a token that holds. One that was revoked is replaced; whoever comes second uses the first one's."""
     path = token_path(settings)
     while True:
-        secret = _read(path) or _make(path)
+        secret = read_token(path) or _make(path)
         token = store.add_token(owner=settings.owner, name=NAME, hash=digest(secret))
         if token.revoked_at is None:
             return path
@@ -42,7 +42,8 @@ def make_link(store: Store, owner: str) -> str:
     return code
 
 
-def _read(path: Path) -> str | None:
+def read_token(path: Path) -> str | None:
+    """The token in this file, which nobody else may read; None if there is none."""
     try:
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
             raise ConfigError(f"{path} can be read by others", hint=f"Run: chmod 600 {path}")
@@ -67,7 +68,7 @@ def _make(path: Path) -> str:
             writing.write(secret + "\n")
         os.link(unfinished, path)
     except FileExistsError:
-        return _read(path) or _make(path)
+        return read_token(path) or _make(path)
     except OSError as error:
         raise StoreUnavailable(
             f"cannot write {path}: {error.strerror}", hint="Name another with --token-file."

@@ -73,7 +73,8 @@ def _name(session: Session) -> str:
 def _state(session: Session) -> str:
     if session.running:
         return "running"
-    return f"{session.turns} turns" if session.state == "open" else session.state
+    counted = "1 turn" if session.turns == 1 else f"{session.turns:,} turns"
+    return counted if session.state == "open" else session.state
 
 
 def _links(links: Mapping[str, str]) -> str:

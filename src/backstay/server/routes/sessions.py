@@ -50,6 +50,12 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     ttl: Ttl | None = None
 
 
+class Pointing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An address that shall lead to the session."""
+
+    address: Annotated[str, Meta(max_length=8_192)]
+
+
 class Patch(Filing, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to change about a session; what is left out stays as it is."""
 
@@ -119,6 +125,11 @@ async def read_session(call: Call[Nothing, Nothing]) -> Answer:
 async def file_session(call: Call[Patch, Nothing]) -> Answer:
     """Rename, pin, archive and tag at once."""
     return _shown(await call.owned.write(Store.file, call.session, call.body, expect_revision=call.expected_revision))
+
+
+async def point_address(call: Call[Pointing, Nothing]) -> Answer:
+    """Lead an address here from now on; what was sent through it before is still found."""
+    return _shown(await call.owned.write(Store.point, Address.parse(call.body.address), call.session))
 
 
 async def end_session(call: Call[Nothing, Nothing]) -> Answer:
@@ -218,6 +229,17 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         answer=Session,
         problems=(409,),
         revision=True,
+    ),
+    Operation(
+        method="PUT",
+        path="/api/sessions/{session}/address",
+        name="point_address",
+        summary="Lead an address to this session from now on.",
+        run=point_address,
+        body=Pointing,
+        query=Nothing,
+        answer=Session,
+        problems=(409,),
     ),
     Operation(
         method="DELETE",

@@ -1,0 +1,1 @@
+"""`backstay chat`: a conversation in a terminal."""

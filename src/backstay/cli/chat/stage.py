@@ -1,0 +1,120 @@
+"""The stage: where a chat is shown and where a person is heard. In a terminal one types while the answer streams;
+from a pipe, line after line is read and answered.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Literal, Protocol
+
+import msgspec
+
+from backstay.cli.chat.story import Block
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A person said this."""
+
+    text: str
+
+
+# A person pressed Ctrl-C, or will say nothing more.
+Heard = Line | Literal["interrupt", "end"]
+
+
+class Stage(Protocol):
+    """Shows blocks and hears lines. `paced`: the next line is asked for when the one before is answered."""
+
+    @property
+    def paced(self) -> bool: ...
+
+    async def show(self, blocks: Sequence[Block]) -> None:
+        """Draw these below what was drawn before."""
+        ...
+
+    def refresh(self) -> None:
+        """The tail has changed."""
+        ...
+
+    async def hear(self) -> Heard:
+        """What a person does next."""
+        ...
+
+    def put(self, text: str) -> bool:
+        """Put words where a person can change them; False where nobody can."""
+        ...
+
+
+class PipeStage:
+    """Reads lines from standard input, writes finished blocks as plain text to standard output."""
+
+    paced = True
+
+    def __init__(self, spell: Callable[[Block], str]) -> None:
+        self._spell = spell
+        self._heard: asyncio.Queue[Heard] = asyncio.Queue()
+        # The next line is read when the one before was taken: a long file waits in its pipe, not in our memory.
+        self._taken = threading.Semaphore(1)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator["PipeStage"]:
+        """Listen inside the block."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._heard.put_nowait, "interrupt")
+        # A thread that nobody waits for: it may be reading when everything else is over.
+        threading.Thread(target=self._read, args=[loop], name="backstay input", daemon=True).start()
+        try:
+            yield self
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+
+    async def show(self, blocks: Sequence[Block]) -> None:
+        for block in blocks:
+            sys.stdout.write(self._spell(block) + "\n")
+        if blocks:
+            sys.stdout.flush()
+
+    def refresh(self) -> None:
+        """Nothing is shown before it is finished."""
+
+    async def hear(self) -> Heard:
+        heard = await self._heard.get()
+        if isinstance(heard, Line):
+            self._taken.release()
+        return heard
+
+    def put(self, text: str) -> bool:
+        return False
+
+    def _read(self, loop: asyncio.AbstractEventLoop) -> None:
+        def hand_over(heard: Heard) -> None:
+            loop.call_soon_threadsafe(self._heard.put_nowait, heard)
+
+        with suppress(RuntimeError):  # The loop is closed: nobody listens any more.
+            for line in sys.stdin.buffer:
+                self._taken.acquire()
+                hand_over(Line(line.decode(errors="replace").rstrip("\r\n")))
+            hand_over("end")
+
+
+def is_terminal() -> bool:
+    """Whether a person sits at both ends."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def history_file(environment: Mapping[str, str]) -> Path | None:
+    """Where the lines a person typed are kept, for them alone; None if there is no such place."""
+    chosen = Path(environment.get("XDG_STATE_HOME", ""))
+    try:
+        folder = (chosen if chosen.is_absolute() else Path.home() / ".local" / "state") / "backstay"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = folder / "chat-history"
+        path.touch(0o600)
+        return path if os.access(path, os.R_OK | os.W_OK) else None
+    except (OSError, RuntimeError):
+        return None
