@@ -1,0 +1,278 @@
+"""`backstay chat` with a server: several clients of one session see one story, and the server may die meanwhile."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backstay.model.address import Address
+from backstay.model.ids import SessionId
+from backstay.store import open_store
+from tests.cli.talking import chatting, piped, with_bot, with_database
+from tests.cli.terminal import Terminal
+from tests.databases import Place, let_leases_lapse
+from tests.server.reader import Reader
+from tests.server.served import Served, serving
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where everything happens, with an agent beside it."""
+    return with_bot(tmp_path)
+
+
+@contextmanager
+def a_server(folder: Path, place: Place, *arguments: str) -> Iterator[Served]:
+    with serving(folder, "--db", str(place), "--agent", "bot:agent", "--token-file", "token", *arguments) as served:
+        yield served
+
+
+@contextmanager
+def a_chat(folder: Path, served: Served, *arguments: str) -> Iterator[Terminal]:
+    with chatting(folder, "--server", served.url, "--token", served.token, *arguments) as shown:
+        yield shown
+
+
+def session_of(shown: Terminal) -> str:
+    return str(re.findall(r"ses_[0-9a-z]{26}", shown.screen.text)[-1])
+
+
+def numbers(seen: str) -> list[int]:
+    return [int(number) for number in re.findall(r"number (\d+)\.", seen)]
+
+
+# --- in step --------------------------------------------------------------------------------------------------------
+
+
+def test_a_chat_and_a_raw_stream_of_one_session_see_the_same_story(folder: Path, place: Place) -> None:
+    with a_server(folder, place) as served, a_chat(folder, served) as shown, served.client() as client:
+        session = session_of(shown)
+        with Reader(served.port, served.token, f"sessions={session}") as reader:
+            shown.enter("from the terminal")
+            heard = reader.until("story", kind="turn_ended")
+            client.post(f"/api/sessions/{session}/turns", json={"text": "from elsewhere"}).raise_for_status()
+            heard += reader.until("story", kind="turn_ended")
+            seen = shown.wait_for("You said 'from elsewhere'.")
+
+    said = "".join(frame.data["body"]["text"] for frame in heard if frame.data["body"]["kind"] == "text_delta")
+    assert said == "You said 'from the terminal'.You said 'from elsewhere'."
+    assert re.findall(r"^(?:› from|You said).*$", seen, re.MULTILINE) == [
+        "› from the terminal",
+        "You said 'from the terminal'.",
+        "› from elsewhere",
+        "You said 'from elsewhere'.",
+    ]
+
+
+def test_a_chat_with_the_database_and_one_with_its_server_stay_in_step(folder: Path, place: Place) -> None:
+    with a_server(folder, place) as served, a_chat(folder, served) as there:
+        session = session_of(there)
+        with chatting(folder, *with_database(place), "--session", session) as here:
+            here.enter("count 3")
+            there.wait_for("number 2.")
+            there.enter("hang 1")
+            here.wait_for("and now")
+            # What runs in the server is cancelled from the other terminal, and both are told.
+            here.control_c()
+            there.wait_for("✗ cancelled")
+            here.wait_for("✗ cancelled")
+            there.enter("/title Tea")
+            here.wait_for("title: Tea")
+
+            told = [shown.wait_for("title: Tea") for shown in (here, there)]
+    assert [numbers(seen) for seen in told] == [[0, 1, 2, 0], [0, 1, 2, 0]]
+
+
+# --- the server dies ------------------------------------------------------------------------------------------------
+
+
+def test_a_chat_whose_server_is_killed_and_started_again_misses_nothing_and_repeats_nothing(
+    folder: Path, place: Place
+) -> None:
+    with a_server(folder, place) as first, a_chat(folder, first) as shown:
+        session = session_of(shown)
+        shown.enter("count 5")
+        shown.wait_for("number 4.")
+        shown.enter("hang 10")
+        shown.wait_for("and now")
+        first.kill()
+        shown.wait_for("trying again")
+        # Said while nobody is there to hear it: it is sent until it is known to be accepted.
+        shown.enter("count 3")
+        let_leases_lapse(place, first.pid)
+        with a_server(folder, place, "--port", str(first.port)) as second, second.client() as client:
+            shown.wait_for("✗ interrupted")
+            client.post(f"/api/sessions/{session}/turns", json={"text": "from elsewhere"}).raise_for_status()
+            shown.wait_for("You said 'from elsewhere'.")
+            seen = shown.wait_until(lambda seen: len(numbers(seen)) >= 18 and "Ctrl-C cancels" not in seen)
+            page = client.get(f"/api/sessions/{session}/events", params={"limit": 1000}).json()
+
+    assert numbers(seen) == [*range(5), *range(10), *range(3)]
+    assert (seen.count("› count 3"), seen.count("› from elsewhere"), seen.count("✗ interrupted")) == (1, 1, 1)
+    # What was sent while the server was away was accepted once.
+    started = [event["body"]["message"]["parts"][0]["text"] for event in page["events"] if _starts(event)]
+    assert sorted(started) == ["count 3", "count 5", "from elsewhere", "hang 10"]
+
+
+def _starts(event: dict[str, Any]) -> bool:
+    return bool(event["body"]["kind"] == "turn_started")
+
+
+def test_a_server_that_is_stopped_says_goodbye_and_the_chat_waits_for_the_next(folder: Path, place: Place) -> None:
+    with a_server(folder, place) as first, a_chat(folder, first) as shown:
+        shown.enter("one")
+        shown.wait_for("You said 'one'.")
+        assert first.terminate() == 0
+        shown.wait_for("trying again")
+        with a_server(folder, place, "--port", str(first.port)):
+            shown.wait_for("here it is again")
+            shown.enter("two")
+            seen = shown.wait_for("You said 'two'.")
+
+    assert seen.count("You said 'one'.") == 1
+
+
+def test_a_chat_without_its_server_can_be_left(folder: Path, place: Place) -> None:
+    with a_server(folder, place) as served, a_chat(folder, served) as shown:
+        served.kill()
+        shown.wait_for("trying again")
+        shown.enter("is anybody there?")
+        shown.wait_for("sending: is anybody there?")
+        shown.control_c()
+        shown.wait_for("once more leaves")
+        shown.control_c()
+
+        assert shown.wait_for_end() == 0
+
+
+def test_a_token_that_is_revoked_ends_the_story_in_a_sentence(folder: Path, place: Place) -> None:
+    with a_server(folder, place) as served, served.client() as client:
+        given = client.post("/api/tokens", json={"name": "chat"}).json()
+        with chatting(folder, "--server", served.url, "--token", given["secret"]) as shown:
+            client.delete(f"/api/tokens/{given['token']['id']}").raise_for_status()
+            shown.enter("hello")
+
+            shown.wait_for("a token is needed")
+
+
+# --- commands -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["database", "server"])
+def shown(request: pytest.FixtureRequest, folder: Path, place: Place) -> Iterator[Terminal]:
+    """A chat by each of the two ways, on every engine."""
+    if request.param == "database":
+        with chatting(folder, *with_database(place)) as shown:
+            yield shown
+    else:
+        with a_server(folder, place) as served, a_chat(folder, served) as shown:
+            yield shown
+
+
+def words(place: Place, session: str) -> list[str]:
+    with open_store(place) as store:
+        return [message.text for message in store.messages(SessionId(session), owner="local").messages]
+
+
+def say(shown: Terminal, text: str) -> None:
+    before = shown.screen.text.count(f"You said {text!r}.")
+    shown.enter(text)
+    shown.wait_until(lambda seen: seen.count(f"You said {text!r}.") > before and "Ctrl-C cancels" not in seen)
+
+
+def obey(shown: Terminal, command: str, told: str) -> str:
+    """Give a command, and wait until this is told after it."""
+    before = shown.screen.text.count(f"› {command}")
+    shown.enter(command)
+    seen = shown.wait_until(
+        lambda seen: seen.count(f"› {command}") > before and told in seen[seen.rindex(f"› {command}") :]
+    )
+    return seen[seen.rindex(f"› {command}") :]
+
+
+def test_one_can_change_ones_mind(shown: Terminal, place: Place) -> None:
+    session = session_of(shown)
+    say(shown, "one")
+    say(shown, "two")
+
+    obey(shown, "/undo", "taken back")
+    assert words(place, session) == ["one", "You said 'one'."]
+    obey(shown, "/redo", "there again")
+    assert words(place, session)[2:] == ["two", "You said 'two'."]
+    obey(shown, "/retry", "You said 'two'.")
+    obey(shown, "/edit three", "You said 'three'.")
+    shown.wait_until(lambda seen: "Ctrl-C cancels" not in seen)
+    assert words(place, session)[2:] == ["three", "You said 'three'."]
+
+    drawn = obey(shown, "/lineage", "← now")
+    assert [word for word in ("first", "undo", "retry", "edit") if word in drawn] == ["first", "undo", "retry", "edit"]
+
+
+def test_the_last_message_can_be_edited_where_it_is_typed(shown: Terminal, place: Place) -> None:
+    session = session_of(shown)
+    say(shown, "helo")
+    obey(shown, "/edit", "in place of your last message")
+    shown.wait_until(lambda seen: seen.endswith("› helo"))
+    shown.type("\x7f")
+    shown.enter("lo")
+    shown.wait_for("You said 'hello'.")
+    say(shown, "more")
+
+    assert words(place, session) == ["hello", "You said 'hello'.", "more", "You said 'more'."]
+
+
+def test_one_can_go_on_in_another_session(shown: Terminal, place: Place, folder: Path) -> None:
+    first = session_of(shown)
+    say(shown, "apples")
+
+    obey(shown, "/fork", "You said 'apples'.")
+    fork = session_of(shown)
+    say(shown, "pears")
+    obey(shown, "/new Plums", "title: Plums")
+    new = session_of(shown)
+    say(shown, "plums")
+    listed = obey(shown, "/resume", "/resume NUMBER")
+    obey(shown, f"/resume {first}", "You said 'apples'.")
+
+    assert len({first, fork, new}) == 3
+    assert words(place, fork) == ["apples", "You said 'apples'.", "pears", "You said 'pears'."]
+    assert words(place, new) == ["plums", "You said 'plums'."]
+    assert "Plums  ← here" in listed
+    assert session_of(shown) == first
+    found = obey(shown, "/search plums", "Plums")
+    assert "plums" in found
+    obey(shown, "/resume 1", "Plums")
+    assert session_of(shown) == new
+    # The next chat in this directory begins where this one was last.
+    with open_store(place) as store:
+        resolved = store.resolve(Address.workspace(folder, scope="main"), owner="local").session
+    assert resolved.id == new
+
+
+def test_titles_exports_and_help(shown: Terminal, place: Place, folder: Path) -> None:
+    say(shown, "one")
+    obey(shown, "/title", "it has no title")
+    obey(shown, "/title A cup of tea", "title: A cup of tea")
+    obey(shown, "/title", "A cup of tea")
+    obey(shown, "/export out.json", "written to out.json")
+    obey(shown, "/compact", "›")
+    assert "/lineage" in obey(shown, "/help", "/quit")
+    shown.enter("/quit")
+
+    assert shown.wait_for_end() == 0
+    assert json.loads((folder / "out.json").read_text())["session"]["title"] == "A cup of tea"
+
+
+def test_from_a_pipe_a_server_answers_line_by_line(folder: Path, place: Place) -> None:
+    with a_server(folder, place) as served:
+        arguments = ("--server", served.url, "--token-file", "token")
+        told = piped(folder, *arguments, said=b"one\n/title Tea\n/undo\n/bogus\nline\xe2\x80\xa8separator\n")
+
+    text = told.stdout.decode()
+    assert told.returncode == 0, told.stderr
+    order = [text.index(word) for word in ("You said 'one'.", "[title: Tea]", "taken back", "/bogus", "line�separator")]
+    assert order == sorted(order)
