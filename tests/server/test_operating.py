@@ -87,14 +87,14 @@ def test_config_shows_every_setting_and_its_source(tmp_path: Path) -> None:
 
 def test_tokens_are_given_listed_and_revoked_at_the_command_line(tmp_path: Path, path: Place) -> None:
     with a_house(path, AGENTS) as house:
-        secret = told(tmp_path, "token", "add", "robot", "--owner", "anna", "--db", str(path)).stdout.strip()
+        secret = told(tmp_path, "tokens", "add", "robot", "--owner", "anna", "--db", str(path)).stdout.strip()
         with house.client_with(secret) as robot:
             assert robot.get("/api/me").json()["owner"] == "anna"
-            listed = json.loads(told(tmp_path, "token", "list", "--owner", "anna", "--db", str(path), "--json").stdout)
+            listed = json.loads(told(tmp_path, "tokens", "list", "--owner", "anna", "--db", str(path), "--json").stdout)
             [token] = listed["tokens"]
             assert token["name"] == "robot"
 
-            told(tmp_path, "token", "revoke", token["id"], "--owner", "anna", "--db", str(path))
+            told(tmp_path, "tokens", "revoke", token["id"], "--owner", "anna", "--db", str(path))
 
             assert robot.get("/api/me").status_code == 401
 

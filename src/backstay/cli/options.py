@@ -1,12 +1,16 @@
-"""Options that several verbs share, and the settings they amount to."""
+"""Options that several verbs share, and what they amount to: settings, a store, a way to answer."""
 
+import logging
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from backstay.config import Chosen, current
+from backstay.config import Chosen, Settings, current
+from backstay.errors import StoreUnavailable
+from backstay.store import Store, is_postgres, open_store, sqlite_path
 
 F = TypeVar("F", bound=Callable[..., Any])  # Any: click hands over whatever options were declared
 
@@ -16,8 +20,7 @@ def settings_options(command: F) -> F:
     db = click.option(
         "--db",
         metavar="PATH|URL",
-        help="The database; a file is made, with its directory, if it is not there. "
-        "[env: BACKSTAY_DB; default: backstay/backstay.db in $XDG_DATA_HOME or ~/.local/share]",
+        help="The database. [env: BACKSTAY_DB; default: backstay/backstay.db in $XDG_DATA_HOME or ~/.local/share]",
     )
     file = click.option(
         "--config",
@@ -31,3 +34,52 @@ def settings_options(command: F) -> F:
 def chosen(file: Path | None, **flags: object) -> Chosen:
     """The settings in force, these flags included; an empty list is one that was not given."""
     return current({name: value for name, value in flags.items() if value != ()}, file=file)
+
+
+class Ask(NamedTuple):
+    """Who asks, of which store, and whether a machine reads the answer."""
+
+    settings: Settings
+    json: bool
+
+    @property
+    def owner(self) -> str:
+        return self.settings.owner
+
+    @property
+    def db(self) -> str:
+        return self.settings.db
+
+    def store(self) -> Store:
+        """The store, which must be there: looking at nothing makes nothing."""
+        self.refuse_missing()
+        return open_store(self.db)
+
+    def refuse_missing(self) -> None:
+        """Raise if there is no file where the store should be."""
+        if not is_postgres(self.db) and not sqlite_path(self.db).exists():
+            raise StoreUnavailable(
+                f"there is no store at {self.db}",
+                hint="`backstay send` makes one; another is named with --db or BACKSTAY_DB.",
+            )
+
+
+def asks(command: Callable[..., None]) -> Callable[..., None]:
+    """A verb that is given an `Ask`, made of --db, --config, --owner and --json."""
+
+    @wraps(command)
+    def run(
+        file: Path | None,
+        db: str | None,
+        owner: str | None,
+        *,
+        as_json: bool,
+        **rest: Any,  # Any: the verb's own options
+    ) -> None:
+        # What the store has to say to an operator's log is said to a person as an error, or not at all.
+        logging.getLogger("backstay").addHandler(logging.NullHandler())
+        return command(Ask(chosen(file, db=db, owner=owner).settings, as_json), **rest)
+
+    whose = click.option("--owner", help="Whose sessions. [env: BACKSTAY_OWNER; default: local]")
+    machines = click.option("--json", "as_json", is_flag=True, help="Answer in JSON, for machines.")
+    return settings_options(whose(machines(run)))

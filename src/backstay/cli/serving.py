@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from backstay.cli import screen
 from backstay.cli.browser import open_page
 from backstay.cli.options import chosen, settings_options
 from backstay.config import described
@@ -76,11 +77,18 @@ def config(file: Path | None, db: str | None, *, as_json: bool) -> None:
     told = chosen(file, db=db)
     if as_json:
         facts = {name: {"value": value, "from": source} for name, value, source in described(told)}
-        click.echo(msgspec.json.encode({"file": told.file, "settings": facts}))
+        screen.say_json({"file": told.file, "settings": facts})
         return
-    click.echo(f"{'file':<24}{told.file or 'none'}")
-    for name, value, source in described(told):
-        shown = (
-            ",".join(value) if isinstance(value, tuple) else str(value).lower() if isinstance(value, bool) else value
-        )
-        click.echo(f"{name:<24}{shown!s:<40}{source}")
+    screen.facts([("file", told.file or "none")])
+    screen.table(
+        ["SETTING", "VALUE", "FROM"],
+        [[name, _written(value), source] for name, value, source in described(told)],
+        fold=1,
+    )
+
+
+def _written(value: object) -> str:
+    """A setting as it is written in the environment."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -13,13 +14,14 @@ from backstay.clock import Clock, SystemClock
 from backstay.errors import ConfigError, Conflict, NotFound, StoreError, StoreUnavailable
 from backstay.model.address import Address
 from backstay.model.codec import check_name
+from backstay.model.content import Content
 from backstay.model.event import FeedEvent
 from backstay.model.export import Export, Imported
 from backstay.model.ids import SessionId, TurnId
 from backstay.model.limits import Limits
 from backstay.model.search import SearchPage
 from backstay.model.session import SessionCursor, SessionFilter, SessionPage, Ttl
-from backstay.model.turn import COMPACTOR
+from backstay.model.turn import COMPACTOR, IfBusy, OpenTurn
 from backstay.runtime.compaction import Compaction
 from backstay.runtime.compactor import Compactor
 from backstay.runtime.crossing import Crossing
@@ -43,6 +45,7 @@ from backstay.store.sqlstore import SqlStore
 log = logging.getLogger("backstay.runtime")
 
 OnInterrupt = Literal["leave", "resume"]
+Claim = Literal["any", "own"]
 
 
 def open_app(
@@ -60,6 +63,7 @@ def open_app(
     compaction: Compaction | None = None,
     pooling: Pooling | None = None,
     prompt: bool = True,
+    claim: Claim = "any",
 ) -> "App":
     """An app on the store at a path or URL, to be used with `async with`.
 
@@ -67,12 +71,15 @@ def open_app(
     turns and leaves answering to other processes. With `on_interrupt="resume"`, a turn that this app finds interrupted
     is gone on with, by the same agent, on what was said before; otherwise it is left to a person to retry. A `titler`
     is asked for a title after the first completed turn of a session that has none. With a `compaction`, windows that
-    get too long are compacted; `pooling` says how many live agents are kept between turns.
+    get too long are compacted; `pooling` says how many live agents are kept between turns. An app that is soon closed
+    again says `claim="own"`: of what waits it then starts only its own turns, and what stands before them.
     """
     if not lease_seconds > 0:
         raise ConfigError(f"a lease of {lease_seconds!r} seconds would never hold", hint="Give a positive number.")
     if on_interrupt not in ("leave", "resume"):
         raise ConfigError(f"on_interrupt is {on_interrupt!r}", hint="Use 'leave' or 'resume'.")
+    if claim not in ("any", "own"):
+        raise ConfigError(f"claim is {claim!r}", hint="Use 'any' or 'own'.")
     return App(
         where,
         agents=_named(agent, agents or {}),
@@ -86,6 +93,7 @@ def open_app(
         compaction=compaction,
         pooling=pooling or Pooling(),
         prompt=prompt,
+        claim=claim,
     )
 
 
@@ -117,7 +125,9 @@ class App:
         compaction: Compaction | None,
         pooling: Pooling,
         prompt: bool,
+        claim: Claim,
     ) -> None:
+        self._claim: Claim = claim
         self._on_interrupt, self._titler = on_interrupt, titler
         self._compaction, self._pooling = compaction, pooling
         # Without a clock the store asks its own, which on a server is the server's.
@@ -149,6 +159,7 @@ class App:
         attending = self._interval = Interval(self._timing.poll)
         pulse = Pulse(crossing, looking, prompt=self._prompt)
         desk = self._entered = self._last = Desk(crossing, pulse, self._runner(crossing, pulse), self._timing)
+        desk.own = {} if self._claim == "own" else None
         runner = desk.runner
         titler = self._titler
         if titler is not None:
@@ -215,6 +226,38 @@ class App:
             return SessionHandle(desk, created.id, self._owner, agent)
         found = await desk.crossing.read(desk.crossing.store.session, which, owner=self._owner)
         return SessionHandle(desk, found.id, self._owner, agent)
+
+    async def send(
+        self,
+        to: Address | SessionId,
+        content: Content,
+        *,
+        agent: str = "default",
+        request_id: str | None = None,
+        if_busy: IfBusy = "enqueue",
+        ttl: Ttl | None = None,
+    ) -> TurnHandle:
+        """Say something at an address, whose session is made with it if need be, or in a session.
+
+        A request id that came with the same address before is known, wherever the address leads by now.
+        """
+        desk = self._desk
+        submitting = partial(
+            desk.crossing.write,
+            Store.submit,
+            to,
+            content,
+            owner=self._owner,
+            agent=agent,
+            request_id=request_id,
+            if_busy=if_busy,
+            ttl=ttl,
+            start=agent in desk.runner.names,
+        )
+        accepted = await desk.accept(submitting)
+        return TurnHandle(
+            desk, accepted.turn, self._owner, repeated=accepted.repeated, forked_from=accepted.forked_from
+        )
 
     async def import_session(self, export: Export) -> Imported:
         """Take in a session that was exported, by this app or another; the answer says what became of it."""
@@ -291,6 +334,7 @@ class App:
             Compactor(crossing, self._compaction, grace=grace, now=now),
             timing=self._timing,
             lease_seconds=self._lease_seconds,
+            follows_on=self._claim == "any",
         )
 
     async def _opened(self) -> SqlStore:
@@ -351,10 +395,24 @@ class App:
         while names := desk.runner.names:
             if not await desk.crossing.read(store.has_work, names):
                 return
-            opened = await desk.crossing.read(store.claim, names)
+            opened = await self._claim_one(desk, names)
             if opened is None:
                 return
             desk.start(opened)
+
+    async def _claim_one(self, desk: Desk, names: tuple[str, ...]) -> OpenTurn | None:
+        store = desk.crossing.store
+        if desk.own is None:
+            return await desk.crossing.read(store.claim, names)
+        for turn, owner in tuple(desk.own.items()):
+            sent = await desk.crossing.read(store.turn, turn, owner=owner)
+            if sent.state == "ended":
+                del desk.own[turn]
+            elif sent.state == "waiting":
+                opened = await desk.crossing.read(partial(store.claim, session=sent.session, owner=owner), names)
+                if opened is not None:
+                    return opened
+        return None
 
     def _age(self, moment: float) -> float:
         return asyncio.get_running_loop().time() - moment

@@ -22,7 +22,7 @@ from backstay.model.search import SearchPage
 from backstay.model.session import Deleted, Session, SessionCursor, SessionFilter, SessionPage, Ttl
 from backstay.model.turn import Call, IfBusy, Outcome, Recorded, Turn
 from backstay.model.window import Moved, Window
-from backstay.runtime.app import App, OnInterrupt, open_app
+from backstay.runtime.app import App, Claim, OnInterrupt, open_app
 from backstay.runtime.compaction import Compaction
 from backstay.runtime.pool import Pool, Pooling
 from backstay.runtime.session import SessionHandle
@@ -119,6 +119,7 @@ def open_blocking(
     compaction: Compaction | None = None,
     pooling: Pooling | None = None,
     prompt: bool = True,
+    claim: Claim = "any",
 ) -> "BlockingApp":
     """The app of `backstay.open`, to be used with a plain `with`."""
     app = open_app(
@@ -135,6 +136,7 @@ def open_blocking(
         compaction=compaction,
         pooling=pooling,
         prompt=prompt,
+        claim=claim,
     )
     return BlockingApp(app)
 
@@ -191,6 +193,20 @@ class BlockingApp:
     ) -> "BlockingSession":
         """The session behind an address, made if need be; or the one with this id; or a new one."""
         return BlockingSession(self._portal, self._portal.wait(self._app.session(which, ttl=ttl, agent=agent)))
+
+    def send(
+        self,
+        to: Address | SessionId,
+        content: Content,
+        *,
+        agent: str = "default",
+        request_id: str | None = None,
+        if_busy: IfBusy = "enqueue",
+        ttl: Ttl | None = None,
+    ) -> "BlockingTurn":
+        """Say something at an address, whose session is made with it if need be, or in a session."""
+        sent = self._app.send(to, content, agent=agent, request_id=request_id, if_busy=if_busy, ttl=ttl)
+        return BlockingTurn(self._portal, self._portal.wait(sent))
 
     def import_session(self, export: Export) -> Imported:
         """Take in a session that was exported."""

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from backstay.model.ids import SessionId
+from backstay.model.ids import SessionId, TurnId
 from backstay.model.message import MessagePage
 from backstay.model.turn import Accepted, Compacting, OpenTurn
 from backstay.runtime.compaction import Wish
@@ -32,6 +32,8 @@ class Desk:
         self._turns: set[asyncio.Task[Any]] = set()
         self._errands: set[asyncio.Task[Any]] = set()
         self._deaf = 0
+        # The turns sent from here that may still wait, and their owners; None where whatever waits is claimed.
+        self.own: dict[TurnId, str] | None = None
 
     @property
     def abandoned(self) -> int:
@@ -78,6 +80,8 @@ class Desk:
 
     async def _accept(self, submitting: Callable[[], Awaitable[Accepted]]) -> Accepted:
         accepted = await submitting()
+        if self.own is not None:
+            self.own[accepted.turn.id] = accepted.session.owner
         self.pulse.tell(accepted.session.id, accepted.session.last_event)
         if accepted.opened is not None:
             self.start(accepted.opened)

@@ -38,7 +38,9 @@ class Runner:
         *,
         timing: Timing,
         lease_seconds: float,
+        follows_on: bool = True,
     ) -> None:
+        self._follows_on = follows_on
         self._crossing, self._pulse, self._agents = crossing, pulse, agents
         self._timing, self._lease_seconds = timing, lease_seconds
         self._workshop = Workshop()
@@ -212,8 +214,8 @@ class Runner:
     async def _finish(self, turn: LiveTurn, recorder: Recorder, outcome: Outcome) -> Finished | None:
         compact = isinstance(outcome, Completed) and await self._is_too_long(turn, recorder)
         bodies = recorder.rest()
-        # Who is being stopped starts nothing.
-        agents = () if isinstance(outcome, Interrupted) else self.names
+        # Who is being stopped starts nothing; nor does who will be gone when what waits would be answered.
+        agents = self.names if self._follows_on and not isinstance(outcome, Interrupted) else ()
         try:
             finished = await recorder.insist(
                 lambda: self._crossing.write(
@@ -227,9 +229,7 @@ class Runner:
             return None
         except BackstayError as error:
             # The last words cannot be stored: the turn fails for that reason, with what was stored before.
-            finished = await self._crossing.write(
-                Store.finish, recorder.proof, Failed(reason_of(error)), agents=self.names
-            )
+            finished = await self._crossing.write(Store.finish, recorder.proof, Failed(reason_of(error)), agents=agents)
         self._pulse.tell(recorder.proof.session, finished.event)
         if isinstance(outcome, Completed) and turn.agent != COMPACTOR and self.on_completed is not None:
             self.on_completed(recorder.proof)

@@ -465,6 +465,14 @@ class Store(ABC):
         """Sessions, newest activity first. Does not touch messages; costs the same however many sessions there are."""
 
     @abstractmethod
+    def at(self, address: Address, *, owner: str) -> Session:
+        """The session that an address leads to, living or not; `NotFound` if it leads nowhere yet. Makes nothing."""
+
+    @abstractmethod
+    def beginning_with(self, prefix: str, *, owner: str, limit: int = 20) -> tuple[Session, ...]:
+        """The sessions whose ids begin so, the older first. Costs the same however many sessions there are."""
+
+    @abstractmethod
     def messages(
         self,
         session: SessionId,

@@ -522,6 +522,25 @@ class SqlStore(Store):
         now = self._engine.now()
         return SessionPage(sessions=tuple(door.value(now) for door in doors), next=more)
 
+    def at(self, address: Address, *, owner: str) -> Session:
+        here = self._here(address)
+        door = self._read(reading.at, here, owner)
+        if self._reap_if_gone(door):
+            door = self._read(reading.at, here, owner)
+        return door.value(self._engine.now())
+
+    def beginning_with(self, prefix: str, *, owner: str, limit: int = 20) -> tuple[Session, ...]:
+        _limit(limit)
+        _kind("the beginning of an id", prefix, str)
+        if not prefix.isascii() or "\0" in prefix:
+            return ()
+        verb = partial(reading.beginning_with, prefix=prefix, owner=owner, limit=limit)
+        doors = self._engine.peek(verb)
+        if [door for door in doors if self._reap_if_gone(door)]:
+            doors = self._engine.peek(verb)
+        now = self._engine.now()
+        return tuple(door.value(now) for door in doors)
+
     def messages(
         self,
         session: SessionId,

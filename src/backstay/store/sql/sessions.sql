@@ -90,6 +90,11 @@ WHERE s.owner = :owner AND s.state <> 'deleted'
     AND ({{has_state}} OR :state IS NULL)
 ORDER BY s.active_at DESC, s.id DESC LIMIT :limit
 
+-- name: sessions_between
+-- Sessions of an owner whose ids lie between two texts, the older first.
+SELECT {{session_columns}} FROM sessions s
+WHERE s.owner = :owner AND s.state <> 'deleted' AND s.id >= :low AND s.id < :high ORDER BY s.id LIMIT :limit
+
 -- name: has_tag
 EXISTS (SELECT 1 FROM json_each(s.tags) WHERE value = :tag)
 

@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 from backstay.errors import InvalidPayload, NotFound
 from backstay.model.about import Load
+from backstay.model.address import Address
 from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
 from backstay.model.message import Message, MessagePage
 from backstay.model.session import SessionCursor, SessionFilter
@@ -44,6 +45,20 @@ def sessions(
     doors = [Door(*row) for row in rows[:limit]]
     more = SessionCursor(active_at=doors[-1].active_at, id=doors[-1].id) if len(rows) > limit else None
     return doors, more
+
+
+def beginning_with(tx: Transaction, prefix: str, owner: str, limit: int) -> list[Door]:
+    """The doors of sessions whose ids begin so, the older first."""
+    rows = tx.all("sessions_between", owner=owner, low=prefix, high=prefix + _TOP, limit=limit)
+    return [Door(*row) for row in rows]
+
+
+def at(tx: Transaction, address: Address, owner: str) -> Door:
+    """The door of the session that an address leads to, living or not."""
+    row = tx.one("address", owner=owner, key=bytes.fromhex(address.key))
+    if row is None:
+        raise NotFound(f"{address} leads to no session of {owner!r}", hint="A first message sent to it makes one.")
+    return find(tx, row[0], owner)
 
 
 def revision(tx: Transaction, session: SessionId, owner: str) -> int:

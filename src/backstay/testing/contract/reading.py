@@ -47,6 +47,44 @@ HOUR = 3600.0
 class ReadingContract(ContractBase):
     """Whoever reads, and in pages of whatever size, reads the same."""
 
+    # --- sessions by what they are called -----------------------------------------------------------------------------
+
+    def test_an_address_is_looked_up_without_making_anything(self, store: Store) -> None:
+        with pytest.raises(NotFound):
+            store.at(room(), owner=ME)
+        made = store.resolve(room(), owner=ME).session
+
+        assert store.list(owner=ME).sessions == (store.at(room(), owner=ME),)
+        assert store.at(room(), owner=ME).activity == made.activity
+        with pytest.raises(NotFound):
+            store.at(room(), owner=STRANGER)
+
+    def test_an_address_still_leads_to_a_session_that_has_ended(self, store: Store) -> None:
+        session = store.resolve(room(), owner=ME).session.id
+        store.end(session, owner=ME)
+
+        assert (store.at(room(), owner=ME).id, store.at(room(), owner=ME).state) == (session, "ended")
+
+    def test_an_address_of_a_directory_is_looked_up_as_it_was_resolved(self, store: Store) -> None:
+        address = Address.workspace("/somewhere", scope="run")
+        session = store.resolve(address, owner=ME).session.id
+
+        assert store.at(address, owner=ME).id == session
+        assert store.at(Address.parse(store.addresses(session, owner=ME)[0]), owner=ME).id == session
+
+    def test_sessions_are_found_by_the_beginning_of_their_ids(self, store: Store) -> None:
+        made = [new_session(store) for _ in range(3)]
+        foreign = new_session(store, owner=STRANGER)
+        store.delete(made[1], owner=ME)
+
+        assert [one.id for one in store.beginning_with("ses_", owner=ME)] == [made[0], made[2]]
+        assert [one.id for one in store.beginning_with("", owner=ME, limit=1)] == [made[0]]
+        assert [one.id for one in store.beginning_with(made[2], owner=ME)] == [made[2]]
+        for nobody in (made[1], foreign, made[0] + "0", "win_", "zes_", "ses_%", "ses_é", "ses_\0"):
+            assert store.beginning_with(nobody, owner=ME) == ()
+        with pytest.raises(InvalidPayload):
+            store.beginning_with("ses_", owner=ME, limit=0)
+
     # --- messages ---------------------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize(
