@@ -42,7 +42,7 @@ class Directions(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def given(self) -> frozenset[str]:
         """The names of those that are asked for."""
-        return frozenset(name for name in self.__struct_fields__ if getattr(self, name) not in (None, ()))
+        return frozenset(name for name in Directions.__struct_fields__ if getattr(self, name) not in (None, ()))
 
 
 NONE = Directions()

@@ -84,7 +84,7 @@ left to the client: the answer ends there, and what the client sends back is tol
         read += _count(directions_of(turn.input.parts).instructions or "")
         for told in given:
             yield Text(f"You gave me: {told}\n")
-        for command in parse(turn.input.text) if turn.input.text or not given else ():
+        for command in () if given else parse(turn.input.text):
             if asked and not _is_for_client(turn, command):
                 break
             async with aclosing(self._follow(command, turn, Usage(read, said))) as bodies:
@@ -178,8 +178,8 @@ def _is_for_client(turn: AgentTurn, command: Command) -> bool:
 
 
 def _given_back(turn: AgentTurn) -> list[Json]:
-    """What the client's tools gave, if that is what was said last."""
-    before = turn.messages[-2:-1]
+    """What the client's tools gave, if there is nothing else to answer."""
+    before = () if turn.input.text else turn.messages[-2:-1]
     results = [part for message in before if message.role == "tool" for part in message.parts]
     return [part.output for part in results if isinstance(part, ToolResult)]
 

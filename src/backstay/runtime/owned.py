@@ -1,16 +1,21 @@
 """What belongs to one owner: the way in for those who serve many."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
+from backstay.model.address import Address
+from backstay.model.content import Content
 from backstay.model.ids import SessionId, TurnId
-from backstay.model.session import Session
+from backstay.model.session import Session, Ttl
+from backstay.model.turn import IfBusy
 from backstay.runtime.desk import Desk
 from backstay.runtime.pulse import Pulse, Watch
 from backstay.runtime.session import SessionHandle
 from backstay.runtime.turn import TurnHandle
+from backstay.store.port import Store
 
 T = TypeVar("T")
 
@@ -40,6 +45,41 @@ class Owned:
     def session(self, session: SessionId, *, agent: str = "default") -> SessionHandle:
         """A session by its id; whether it is there and the owner's, its verbs will tell."""
         return SessionHandle(self._desk, session, self.owner, agent)
+
+    async def submit(
+        self,
+        to: Address | SessionId,
+        content: Content,
+        *,
+        agent: str,
+        request_id: str | None = None,
+        if_busy: IfBusy = "enqueue",
+        expect_revision: int | None = None,
+        ttl: Ttl | None = None,
+    ) -> TurnHandle:
+        """Say something to a session or to the one behind an address, made if need be; durable when this returns."""
+        crossing, served = self._desk.crossing, self._desk.runner.names
+        submitting = partial(
+            crossing.write,
+            Store.submit,
+            to,
+            content,
+            owner=self.owner,
+            agent=agent,
+            request_id=request_id,
+            if_busy=if_busy,
+            expect_revision=expect_revision,
+            ttl=ttl,
+            start=agent in served,
+        )
+        accepted = await self._desk.accept(submitting)
+        return TurnHandle(
+            self._desk, accepted.turn, self.owner, repeated=accepted.repeated, forked_from=accepted.forked_from
+        )
+
+    def send_off(self, work: Coroutine[Any, Any, None], name: str) -> None:  # Any: what a coroutine is sent
+        """Do something on the side, until it ends or the app closes."""
+        self._desk.send_off(work, name)
 
     async def turn(self, turn: TurnId) -> TurnHandle:
         """A turn that was accepted before, by whatever process."""

@@ -21,6 +21,7 @@ from backstay.server.endpoint import Endpoint, refusal
 from backstay.server.frontpage import Front
 from backstay.server.gate import Gate
 from backstay.server.metrics import Metrics
+from backstay.server.openai import routes as openai
 from backstay.server.openapi import document
 from backstay.server.operation import AnyOperation
 from backstay.server.pages import Pages, is_public
@@ -65,7 +66,7 @@ class Server:
             compaction=_compaction(settings.compact_tokens),
         )
         tracer = tracer or make_tracer()
-        self.service = Service(settings, self._app, Metrics(folder))
+        self.service = Service(settings, self._app, Metrics(folder), agents)
         self._front = Front(agents=tuple(agents), why=why, engine=_engine(settings.db))
         self._witness = ServerWitness(self.service.metrics, tracer)
         self._gate = Gate(self._routes(), self.service, _is_public, tracer)
@@ -79,7 +80,7 @@ class Server:
 
     def _routes(self) -> Starlette:
         by_path: dict[str, list[AnyOperation]] = defaultdict(list)
-        for operation in OPERATIONS:
+        for operation in (*OPERATIONS, *openai.OPERATIONS):
             by_path[operation.path].append(operation)
         routes = [Route(path, Endpoint(self.service, operations)) for path, operations in by_path.items()]
         return Starlette(
@@ -125,9 +126,11 @@ def _is_public(method: str, path: str) -> bool:
     return is_public(method, path) or (method, path) in open_to_all
 
 
-async def _nothing_here(_: Request, __: Exception) -> Response:
-    return refusal(Refused(404, "not_found", "there is nothing here", hint="See /api/openapi.json."))
+async def _nothing_here(request: Request, _: Exception) -> Response:
+    nothing = Refused(404, "not_found", "there is nothing here", hint="See /api/openapi.json.")
+    return refusal(nothing, request.url.path)
 
 
 async def _not_that_way(request: Request, _: Exception) -> Response:
-    return refusal(Refused(405, "method", f"{request.method} means nothing here", hint="See /api/openapi.json."))
+    wrong = Refused(405, "method", f"{request.method} means nothing here", hint="See /api/openapi.json.")
+    return refusal(wrong, request.url.path)

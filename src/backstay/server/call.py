@@ -45,31 +45,31 @@ class Call(Generic[B, Q]):
     @property
     def session(self) -> SessionId:
         """The session named in the path; whether it is one, the store will tell."""
-        return SessionId(self._named("session"))
+        return SessionId(self.named("session"))
 
     @property
     def turn(self) -> TurnId:
-        return TurnId(self._named("turn"))
+        return TurnId(self.named("turn"))
 
     @property
     def message(self) -> MessageId:
-        return MessageId(self._named("message"))
+        return MessageId(self.named("message"))
 
     @property
     def upload(self) -> UploadId:
-        return UploadId(self._named("upload"))
+        return UploadId(self.named("upload"))
 
     @property
     def token(self) -> TokenId:
-        return TokenId(self._named("token"))
+        return TokenId(self.named("token"))
 
     @property
     def tool_call(self) -> str:
-        return self._named("call")
+        return self.named("call")
 
     @property
     def blob(self) -> str:
-        return self._named("blob")
+        return self.named("blob")
 
     @property
     def request_id(self) -> str | None:
@@ -82,7 +82,8 @@ class Call(Generic[B, Q]):
         told = self.request.headers.get("if-match")
         return None if told is None or told.strip() == "*" else _revision(told.strip())
 
-    def _named(self, what: str) -> str:
+    def named(self, what: str) -> str:
+        """The name that stands in the path for this."""
         return str(self.request.path_params[what])
 
 

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from backstay.errors import BackstayError, StoreError
 from backstay.server.call import Answer, Call, Nothing
 from backstay.server.logs import log
+from backstay.server.openai import faults
 from backstay.server.operation import OCTETS, AnyOperation
 from backstay.server.problems import (
     MEDIA_TYPE,
@@ -45,10 +46,10 @@ class Endpoint:
         except ClientDisconnect:
             return
         except BackstayError as error:
-            response = refusal(error)
+            response = refusal(error, scope["path"])
         except Exception:  # noqa: BLE001  # whatever it is, a client is told in the same words; the log says more
             log.exception("request failed", extra={"route": request.scope.get("operation")})
-            response = problem_response(UNFORESEEN)
+            response = problem_response(UNFORESEEN, scope["path"])
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> ASGIApp:
@@ -115,19 +116,24 @@ def response_of(operation: AnyOperation, answer: Answer) -> ASGIApp:
     return Response(_encode(answer.value), status, answer.headers, "application/json")
 
 
-def refusal(error: BackstayError) -> Response:
-    """An error as bytes."""
+def refusal(error: BackstayError, path: str) -> Response:
+    """What a client is told of an error, in the words of the wire it speaks, by the path it asked for."""
     problem = problem_of(error)
     if problem.status >= 500:
         # What an agent says of its failure may repeat what a person said; what a store says names records and files.
         why = problem.title if isinstance(error, StoreError) else ""
         log.error("request failed", extra={"code": problem.code, "error": why})
     headers = error.headers if isinstance(error, Refused) else {}
-    return problem_response(problem, headers)
+    return problem_response(problem, path, headers, error)
 
 
-def problem_response(problem: Problem, headers: dict[str, str] | None = None) -> Response:
+def problem_response(
+    problem: Problem, path: str, headers: dict[str, str] | None = None, error: BackstayError | None = None
+) -> Response:
     """A problem as bytes."""
+    if path.startswith(faults.PATHS):
+        told = _encode(faults.body_of(problem, error))
+        return Response(told, faults.status_of(problem), headers, "application/json")
     return Response(_encode(problem), problem.status, headers, MEDIA_TYPE)
 
 

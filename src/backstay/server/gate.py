@@ -59,7 +59,7 @@ class Gate:
                 scope["caller"] = await self._admit(scope)
             except BackstayError as error:
                 self._service.metrics.refused.add(reason=getattr(error, "code", "store"))
-                await refusal(error)(scope, receive, seen.send)
+                await refusal(error, scope["path"])(scope, receive, seen.send)
             else:
                 await self._app(scope, receive, seen.send)
         self._report(scope, seen, asyncio.get_running_loop().time() - began)

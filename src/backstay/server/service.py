@@ -1,5 +1,8 @@
 """The service: what every request of a server process shares."""
 
+from collections.abc import Mapping
+
+from backstay.agents.adapters import AgentLike
 from backstay.config import Settings
 from backstay.runtime.app import App
 from backstay.server.caller import Caller
@@ -11,10 +14,10 @@ from backstay.server.streams import Streams
 
 
 class Service:
-    """An open app, its settings, and what is counted about it."""
+    """An open app, its settings, the agents that answer in it, and what is counted about it."""
 
-    def __init__(self, settings: Settings, app: App, metrics: Metrics) -> None:
-        self.settings, self.app, self.metrics = settings, app, metrics
+    def __init__(self, settings: Settings, app: App, metrics: Metrics, agents: Mapping[str, AgentLike]) -> None:
+        self.settings, self.app, self.metrics, self.agents = settings, app, metrics, agents
         self.rates = Rates(settings.requests_per_second, settings.request_burst)
         self.streams = Streams(settings, metrics)
         self.reads = SharedReads(app)

@@ -9,7 +9,7 @@ import asyncio
 from contextlib import ExitStack
 
 import msgspec
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from backstay.clock import Clock, SystemClock
 from backstay.errors import BackstayError
@@ -18,6 +18,7 @@ from backstay.model.ids import SessionId
 from backstay.runtime.owned import Lookout
 from backstay.server.caller import Caller
 from backstay.server.cursor import Place, encode, spell
+from backstay.server.line import Gone, Line
 from backstay.server.logs import log
 from backstay.server.service import Service
 from backstay.server.sessionlist import first_page
@@ -25,17 +26,8 @@ from backstay.server.sharing import Change, Told
 
 RETRY_MS = 1_000
 WRITE_BYTES = 65_536
-HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),
-]
 
 _encode = msgspec.json.Encoder().encode
-
-
-class Gone(Exception):
-    """The client has left, reads too slowly, or may no longer read."""
 
 
 class EventStream:
@@ -51,7 +43,7 @@ class EventStream:
         # What was known of a session when it was last read: nothing newer, nothing to read.
         self._known: dict[SessionId, int] = dict.fromkeys(self._cursors, -1)
         self._position, self._beat = place.feed, -1
-        self._checked = 0.0
+        self._line = Line(service, caller)
 
     async def check(self) -> None:
         """Raise unless every session is the caller's and there is room for another stream: before anything is sent."""
@@ -65,7 +57,7 @@ class EventStream:
             owned = self._service.app.owned_by(self._caller.owner)
             lookout = stack.enter_context(owned.lookout(list(self._cursors), everything=self._feed))
             stack.enter_context(self._service.streams.waking(lookout.news))
-            listening = asyncio.create_task(self._listen(receive, lookout))
+            listening = asyncio.create_task(self._line.listen(receive, lookout.news))
             stack.callback(listening.cancel)
             try:
                 await self._tell(send, lookout, listening)
@@ -74,13 +66,13 @@ class EventStream:
             except BackstayError as error:
                 # The store is away, or closed under us: whoever comes back with the last id goes on from there.
                 log.warning("stream ended early", extra={"error": str(error.args[0])})
-            await self._goodbye(send)
+            await self._line.close(send, b": bye\n\n")
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 
     async def _tell(self, send: Send, lookout: Lookout, listening: "asyncio.Task[None]") -> None:
-        await self._send(send, {"type": "http.response.start", "status": 200, "headers": HEADERS})
-        await self._write(send, b"retry: %d\n\n" % RETRY_MS)
+        await self._line.open(send)
+        await self._line.write(send, b"retry: %d\n\n" % RETRY_MS)
         while not self._service.streams.closing:
             if listening.done():
                 raise Gone
@@ -89,7 +81,7 @@ class EventStream:
                 continue
             if not self._cursors and not self._feed:
                 return
-            await self._wait(send, lookout.news)
+            await self._line.wait(send, lookout.news)
 
     async def _tell_stories(self, send: Send, lookout: Lookout) -> bool:
         """Send what is new in the sessions; whether there may be more."""
@@ -116,8 +108,8 @@ class EventStream:
             if isinstance(event.body, SessionDeleted):
                 self._leave(session)
             if batch.is_full:
-                await self._write(send, batch.take())
-        await self._write(send, batch.take())
+                await self._line.write(send, batch.take())
+        await self._line.write(send, batch.take())
 
     async def _tell_feed(self, send: Send, lookout: Lookout) -> bool:
         """Send what is new in the list; whether there may be more."""
@@ -128,7 +120,7 @@ class EventStream:
         found = await self._service.reads.changes(self._caller.owner, position, beat)
         frames = [self._change(change) for change in found.changes]
         self._position = found.next
-        await self._write(send, b"".join(frames))
+        await self._line.write(send, b"".join(frames))
         self._beat = self._beat if found.more else beat
         return found.more
 
@@ -143,7 +135,7 @@ class EventStream:
         owned = self._service.app.owned_by(self._caller.owner)
         position, page = await first_page(owned)
         self._position = position
-        await self._write(send, _frame("snapshot", _encode({"feed": page}), self._cursor()))
+        await self._line.write(send, _frame("snapshot", _encode({"feed": page}), self._cursor()))
         return position
 
     # --- where we stand ---------------------------------------------------------------------------------------------
@@ -162,47 +154,6 @@ class EventStream:
     def _count(self, event: Event) -> None:
         self._service.metrics.events.add()
         self._service.metrics.lag.observe(max(0, self._clock.now() - event.at) / 1000)
-
-    # --- the wire ---------------------------------------------------------------------------------------------------
-
-    async def _wait(self, send: Send, news: asyncio.Event) -> None:
-        """Until there is news; now and then a sign of life, which is also when we look whether the token holds."""
-        try:
-            async with asyncio.timeout(self._service.settings.heartbeat_seconds):
-                await news.wait()
-        except TimeoutError:
-            await self._write(send, b": still here\n\n")
-        await self._still_allowed()
-
-    async def _still_allowed(self) -> None:
-        now = asyncio.get_running_loop().time()
-        if now - self._checked >= self._service.settings.heartbeat_seconds:
-            self._checked = now
-            if not await self._service.still_holds(self._caller):
-                raise Gone
-
-    async def _listen(self, receive: Receive, lookout: Lookout) -> None:
-        """Until the client has left."""
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        lookout.news.set()
-
-    async def _write(self, send: Send, frames: bytes) -> None:
-        if frames:
-            await self._send(send, {"type": "http.response.body", "body": frames, "more_body": True})
-
-    async def _send(self, send: Send, message: Message) -> None:
-        """Hand bytes on. A client that does not take them in time is let go of: it can come back and go on."""
-        try:
-            async with asyncio.timeout(self._service.settings.slow_reader_seconds):
-                await send(message)
-        except TimeoutError as error:
-            self._service.metrics.slow_readers.add()
-            log.warning("slow reader let go", extra={"owner": self._caller.owner})
-            raise Gone from error
-
-    async def _goodbye(self, send: Send) -> None:
-        await self._send(send, {"type": "http.response.body", "body": b": bye\n\n", "more_body": False})
 
 
 class Batch:

@@ -1,0 +1,239 @@
+"""Chat Completions: a turn for clients that know no sessions; a header names one for those that want it to last.
+
+Without `X-Session-Id` the whole history comes with the request and goes into a new session, whose name goes back. With
+it, the session's own history counts: of the messages, only those after the last answer are new.
+"""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from backstay.errors import AgentFailed
+from backstay.model.ids import SessionId, check_session_id
+from backstay.model.message import NewMessage
+from backstay.server.call import Answer, Call, Nothing
+from backstay.server.openai.accepting import Wanted, accept
+from backstay.server.openai.asking import agent_named, check_directions, client_tools, words_of
+from backstay.server.openai.completion import ChatTeller, answer_of, completion_of
+from backstay.server.openai.conversations import check_metadata
+from backstay.server.openai.faults import BadParameter, unsupported
+from backstay.server.openai.items import Value
+from backstay.server.openai.names import session_named
+from backstay.server.openai.reading import messages_from
+from backstay.server.openai.request import Request
+from backstay.server.openai.responses import StreamOptions
+from backstay.server.openai.stories import story_of
+from backstay.server.openai.telling import SESSION_HEADER, TurnStream, encode
+from backstay.server.operation import AnyOperation, Operation
+
+# Any: a message, a tool and a format are whatever JSON their types say.
+Object = dict[str, Any]
+
+
+class NewCompletion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What shall be answered, by whom, and how. What is not named here is refused as unknown."""
+
+    messages: Annotated[list[Object], Meta(min_length=1)]
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    metadata: dict[str, str] | None = None
+    tools: list[Object] | None = None
+    tool_choice: str | Object | None = None
+    parallel_tool_calls: bool | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    max_completion_tokens: Annotated[int, Meta(ge=1)] | None = None
+    reasoning_effort: str | None = None
+    response_format: Object | None = None
+    verbosity: str | None = None
+    # These change nothing of the answer.
+    user: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    store: bool | None = None
+    service_tier: str | None = None
+    # These are understood and cannot be had here; they are refused unless they ask for what is usual.
+    n: int | None = None
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    logit_bias: Object | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    modalities: list[str] | None = None
+    audio: Object | None = None
+    prediction: Object | None = None
+    functions: list[Object] | None = None
+    function_call: str | Object | None = None
+    web_search_options: Object | None = None
+
+
+_USUAL: dict[str, object] = {"n": 1, "modalities": ["text"], "service_tier": "auto"}
+_REFUSED = (
+    "n",
+    "stop",
+    "seed",
+    "logprobs",
+    "top_logprobs",
+    "logit_bias",
+    "presence_penalty",
+    "frequency_penalty",
+    "modalities",
+    "audio",
+    "prediction",
+    "functions",
+    "function_call",
+    "web_search_options",
+)
+
+
+async def create(call: Call[NewCompletion, Nothing]) -> Answer:
+    """Have something answered, as a whole or as a stream."""
+    asked, owned = call.body, call.owned
+    agent = agent_named(call.service, asked.model)
+    session = _session(call)
+    instructions, said = _said(asked, lasting=session is not None)
+    wanted = Wanted(agent, words_of(said), _request(call, agent, instructions), call.request_id)
+    call.service.streams.admit(call.caller)
+    turn = await accept(owned, wanted, conversation=session)
+    seen = await turn.read()
+    if asked.stream:
+        usage = asked.stream_options is not None and asked.stream_options.include_usage is True
+        return Answer(app=TurnStream(call.service, call.caller, seen, ChatTeller(seen, usage=usage)))
+    with call.service.streams.one_more(call.caller):
+        await turn.outcome()
+    answer = answer_of(await story_of(owned, seen), await turn.read())
+    if answer.failure is not None:
+        raise AgentFailed(answer.failure, hint="The session keeps what was said; ask again.")
+    return Answer(value=completion_of(seen, answer), headers={SESSION_HEADER: seen.session})
+
+
+# --- what was asked for -----------------------------------------------------------------------------------------------
+
+
+def _session(call: Call[NewCompletion, Nothing]) -> SessionId | None:
+    name = call.request.headers.get(SESSION_HEADER)
+    if name is None:
+        return None
+    return session_named(name) if name.startswith("conv_") else check_session_id(name)
+
+
+def _said(asked: NewCompletion, *, lasting: bool) -> tuple[str | None, list[NewMessage]]:
+    """Instructions for this turn, and what is said. A session that lasts has its own history, and only adds to it."""
+    told = [_items_of(message, f"messages[{index}]") for index, message in enumerate(asked.messages)]
+    if not lasting:
+        return None, messages_from([item for items in told for item in items], param="messages", strict=True)
+    answers = [index for index, message in enumerate(asked.messages) if message.get("role") == "assistant"]
+    news = [item for items in told[answers[-1] + 1 if answers else 0 :] for item in items]
+    leading = [item for items in told for item in items if item.get("role") in ("system", "developer")]
+    words = [part.text for part in messages_from(leading, param="messages", strict=True)]
+    spoken = [item for item in news if item.get("role") not in ("system", "developer")]
+    if not spoken:
+        hint = "Say something after the last answer."
+        raise BadParameter("messages", "there is nothing new in the messages", hint=hint)
+    return "\n\n".join(words) or None, messages_from(spoken, param="messages", strict=True)
+
+
+def _items_of(message: Object, param: str) -> list[Value]:
+    """A message of this wire as items."""
+    role = message.get("role")
+    if role == "tool":
+        output = message.get("content")
+        text = output if isinstance(output, str) else encode(output).decode()
+        return [{"type": "function_call_output", "call_id": message.get("tool_call_id"), "output": text}]
+    items: list[Value] = []
+    if message.get("content") not in (None, "", []):
+        items.append({"type": "message", "role": role, "content": _content(message["content"])})
+    calls = message.get("tool_calls") or []
+    if not isinstance(calls, list) or not all(isinstance(one, dict) for one in calls):
+        raise BadParameter(f"{param}.tool_calls", f"{param} has odd calls", hint="Send a list of tool calls.")
+    items += [_call(one) for one in calls]
+    if not items:
+        raise BadParameter(f"{param}.content", f"{param} says nothing", hint="Send its content.")
+    return items
+
+
+def _content(content: Any) -> Any:  # Any: text, or a list of content that is checked where it is read
+    """Content in the words of items; what is no text is left as it is, and refused where it is read."""
+    if not isinstance(content, list):
+        return content
+    return [
+        {"type": "input_text", "text": part.get("text")}
+        if isinstance(part, dict) and part.get("type") == "text"
+        else part
+        for part in content
+    ]
+
+
+def _call(call: Object) -> Value:
+    function = call.get("function")
+    named: Object = function if isinstance(function, dict) else {}
+    return {
+        "type": "function_call",
+        "call_id": call.get("id"),
+        "name": named.get("name"),
+        "arguments": named.get("arguments"),
+    }
+
+
+def _request(call: Call[NewCompletion, Nothing], agent: str, instructions: str | None) -> Request:
+    asked = call.body
+    for name in _REFUSED:
+        value = getattr(asked, name)
+        if value and value != _USUAL.get(name):
+            raise unsupported(name, "no agent here can follow it")
+    request = Request(
+        instructions=instructions,
+        tools=client_tools(asked.tools or [], nested=True),
+        tool_choice=_choice(asked.tool_choice),
+        parallel_tool_calls=None if asked.parallel_tool_calls else asked.parallel_tool_calls,
+        temperature=asked.temperature,
+        top_p=asked.top_p,
+        max_output_tokens=asked.max_completion_tokens or asked.max_tokens,
+        reasoning=None if asked.reasoning_effort is None else {"effort": asked.reasoning_effort},
+        text=_text(asked),
+        metadata=check_metadata(asked.metadata) or None,
+        user=asked.user,
+        safety_identifier=asked.safety_identifier,
+        prompt_cache_key=asked.prompt_cache_key,
+    )
+    check_directions(call.service, agent, request)
+    return request
+
+
+def _choice(choice: str | Object | None) -> str | Object | None:
+    if isinstance(choice, dict) and isinstance(choice.get("function"), dict):
+        return {"type": "function", **choice["function"]}
+    return None if choice == "auto" else choice
+
+
+def _text(asked: NewCompletion) -> Object | None:
+    """The format that is asked for, as Responses have it."""
+    wanted, text = asked.response_format, Object()
+    if wanted is not None and wanted.get("type") == "json_schema" and isinstance(wanted.get("json_schema"), dict):
+        text["format"] = {"type": "json_schema", **wanted["json_schema"]}
+    elif wanted is not None and wanted != {"type": "text"}:
+        text["format"] = wanted
+    if asked.verbosity is not None:
+        text["verbosity"] = asked.verbosity
+    return text or None
+
+
+OPERATIONS: tuple[AnyOperation, ...] = (
+    Operation(
+        method="POST",
+        path="/v1/chat/completions",
+        name="create_completion",
+        summary="Have something answered, in a session that a header names, or in a new one.",
+        run=create,
+        body=NewCompletion,
+        query=Nothing,
+        answer=dict,
+        request_id=True,
+    ),
+)
