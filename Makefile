@@ -14,10 +14,10 @@ SIDE_BY_SIDE = -n $(if $(TESTS),0,auto) --maxprocesses 8 --dist worksteal --max-
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve test check check-format check-lint check-types check-layers bench crash lowest lock clean
+.PHONY: help serve test check check-format check-lint check-types check-layers bench crash lowest reference lock clean
 
 help: ## show this list
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo '  TESTS="paths" and ARGS="options" are handed on: make test TESTS=tests/test_package.py ARGS=-x'
 	@echo '  PYTHON=python3.12 chooses the interpreter of a new environment (3.11 or newer).'
@@ -50,6 +50,9 @@ crash: .venv/.installed ## kill writers many more times than `make test` does (B
 
 lowest: .venv-lowest/.installed ## run every test with the oldest dependencies we promise
 	.venv-lowest/bin/python -m pytest $(SIDE_BY_SIDE) $(TESTS) $(ARGS)
+
+reference: .venv/.installed ## write docs/reference from what the program declares
+	.venv/bin/python -m reference
 
 lock: .venv-lock/.uv-$(UV_VERSION) ## write requirements/*.lock from pyproject.toml (ARGS=--upgrade raises every pin)
 	$(COMPILE) --group dev --extra postgres $(ARGS) --output-file requirements/dev.lock

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from reference import PAGES as REFERENCE
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/**/*.md")])
 
@@ -36,6 +38,11 @@ def test_every_example_of_a_page_runs_from_top_to_bottom(
         exec(code, space)  # the documentation is ours
 
     assert space
+
+
+@pytest.mark.parametrize("name", REFERENCE)
+def test_the_reference_says_what_the_program_declares(name: str) -> None:
+    assert (ROOT / "docs" / "reference" / name).read_text() == REFERENCE[name](), "run: make reference"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)

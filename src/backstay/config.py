@@ -62,6 +62,46 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     log_format: Literal["json", "text"] = "json"
 
 
+# What each setting means, for those who read about it.
+MEANINGS = {
+    "db": "The database: a path, or a postgresql:// URL. Without one, backstay.db in the user's data directory.",
+    "host": "Where to listen. Beyond this machine, auth and allowed_hosts are needed.",
+    "port": "Where to listen; 0 takes a free one.",
+    "workers": "How many processes serve.",
+    "agent": "Who answers: [name=]module:attribute, [name=]URL#model, or scripted. Several need names.",
+    "probe": "Where a local server of models is looked for when no agent is named.",
+    "probe_seconds": "How long all of them together are waited for.",
+    "on_interrupt": "What becomes of a turn whose process died: left for a person to retry, or gone on with.",
+    "owner": "Whose sessions the first token opens.",
+    "auth": "Whether a token is needed. Only a server for this machine may go without.",
+    "token_file": "Where the first token is kept. Without one, beside the database.",
+    "allowed_hosts": "Names that clients may ask for, beside this machine's own.",
+    "allowed_origins": "Other sites whose pages may ask.",
+    "https": "Whether clients come by HTTPS, through a proxy: cookies are then bound to it.",
+    "sign_in_days": "How long a browser stays signed in.",
+    "body_bytes": "The longest body of a request.",
+    "import_bytes": "The longest session that can be imported.",
+    "header_bytes": "The longest head of a request.",
+    "body_seconds": "How long a body is waited for.",
+    "requests_per_second": "How often one token may ask, in the long run, of each worker.",
+    "request_burst": "How many requests it may ask at once.",
+    "streams": "How many event streams a worker keeps open.",
+    "streams_per_owner": "How many of them for one owner.",
+    "streams_per_token": "How many of them for one token.",
+    "sessions_per_stream": "How many sessions one stream follows.",
+    "heartbeat_seconds": "How often a stream without events says that it is alive.",
+    "slow_reader_seconds": "How long a client may take no bytes before it is let go of.",
+    "grace_seconds": "How long running turns may take to finish when the server stops.",
+    "prompt": "Whether followers are told at once of what this process writes; otherwise they see it a moment later.",
+    "keep_closed_days": "After how many days closed sessions are deleted; 0 keeps them for ever.",
+    "fold_seconds": "After how many seconds the deltas of an ended turn become one row.",
+    "upkeep_seconds": "How often the store is tidied.",
+    "compact_tokens": "What the model can read: longer windows are compacted after their turn; 0: only when asked.",
+    "log_level": "What is logged: debug, info, warning or error.",
+    "log_format": "How it is logged: json or text.",
+}
+
+
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     """Settings, and where each of them was chosen."""
 

@@ -15,44 +15,58 @@ from backstay.model.window import WindowReason
 class SessionCreated(
     msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_created", omit_defaults=True
 ):
+    """The session begins; `source` is the session it was forked from."""
+
     source: SessionId | None = None
 
 
 class SessionRenamed(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_renamed"):
+    """It has another title, given by a person or made up by a titler."""
+
     title: str | None
     by: TitleBy
 
 
 class SessionPinned(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_pinned"):
+    """It was pinned, or is pinned no longer."""
+
     pinned: bool
 
 
 class SessionArchived(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_archived"):
+    """It was put away, or brought back."""
+
     archived: bool
 
 
 class SessionTagged(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_tagged"):
+    """Tags came and went."""
+
     added: tuple[str, ...]
     removed: tuple[str, ...]
 
 
 class SessionAnnotated(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_annotated"):
+    """A program replaced its notes on the session."""
+
     metadata: dict[str, str]
 
 
 class SessionEnded(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_ended"):
-    pass
+    """It was ended, for good."""
 
 
 class SessionExpired(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_expired"):
-    pass
+    """Its time to live ran out."""
 
 
 class SessionDeleted(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_deleted"):
-    pass
+    """It is gone; the last thing that a follower hears."""
 
 
 class AddressPointed(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="address_pointed"):
+    """An address leads here now."""
+
     address: str
 
 
@@ -74,6 +88,8 @@ class TurnSubmitted(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag
 
 
 class TurnEdited(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_edited"):
+    """The input of a waiting turn was changed."""
+
     parts: tuple[Part, ...]
 
 
@@ -91,10 +107,14 @@ class TurnStarted(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="
 
 
 class TextDelta(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="text_delta"):
+    """The agent said some more."""
+
     text: str
 
 
 class ThoughtDelta(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="thought_delta"):
+    """The agent thought some more."""
+
     text: str
 
 
@@ -106,16 +126,22 @@ class ToolCalled(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="t
 
 
 class ToolReturned(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="tool_returned"):
+    """A tool gave its result."""
+
     result: ToolResult
 
 
 class UsageReported(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="usage_reported"):
+    """What the model read and wrote so far."""
+
     usage: Usage
 
 
 class CustomReported(
     msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="custom_reported", omit_defaults=True
 ):
+    """A body of the agent's own kind."""
+
     name: str
     data: Json = None
 
@@ -128,10 +154,12 @@ class SteeringTaken(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag
 
 
 class CancelRequested(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="cancel_requested"):
-    pass
+    """Somebody asked that the turn stop."""
 
 
 class ApprovalDecided(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="approval_decided"):
+    """A person allowed or refused a tool call."""
+
     call: str
     approved: bool
 
