@@ -10,7 +10,7 @@ TESTS ?=
 ARGS ?=
 BACKSTAY_CRASH_ROUNDS ?= 200
 # Each process that runs tests has servers of its own. One test, or one file, does not wait for a second process.
-SIDE_BY_SIDE = -n $(if $(TESTS),0,auto) --maxprocesses 8 --dist worksteal --max-worker-restart 0
+SIDE_BY_SIDE = -n $(if $(TESTS),0,auto) --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
