@@ -38,7 +38,7 @@ from tests.agents.provider import (
     words,
 )
 
-QUICK: dict[str, Any] = {"read_timeout": 0.3}
+QUICK: dict[str, Any] = {"read_timeout": 1.5}
 ROLE = chunk({"role": "assistant", "content": ""})
 
 
@@ -160,7 +160,7 @@ def test_silence_in_the_middle_of_an_answer_is_a_time_out() -> None:
 
     assert told.text == "Once upon"
     assert isinstance(told.error, AgentTimedOut)
-    assert "said nothing for 0.3 s, in the middle of the answer" in str(told.error)
+    assert "said nothing for 1.5 s, in the middle of the answer" in str(told.error)
 
 
 def test_silence_that_lasts_is_a_time_out() -> None:
