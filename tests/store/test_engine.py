@@ -552,7 +552,7 @@ def test_a_stored_verb_returns_though_its_log_is_full_and_another_process_takes_
         assert ours.recv() == "within"
 
         try:
-            assert verb.result(10).session.length == len(nearly_full) + 1
+            assert verb.result(PATIENCE).session.length == len(nearly_full) + 1
         finally:
             ours.send("go on")
             process.join(PATIENCE)
