@@ -2,7 +2,7 @@
 
 The highest rung that holds decides: an agent that was named, a provider whose key is in the environment, a server of
 models on this machine, and at the bottom the scripted agent, which needs nothing. An installed agent that speaks ACP
-is offered and passed by: it could change files, so it is started only by name.
+is offered and passed by: it could change files, so nobody starts it unasked.
 """
 
 import asyncio

@@ -40,7 +40,9 @@ def agents(file: Path | None, agent: tuple[str, ...], *, as_json: bool) -> None:
         for line in rung.found or ("nothing",):
             click.echo(f"     {_neutral(line)}")
     if ladder.offers:
-        click.echo("\nAn agent that speaks ACP is never started unasked.")
+        click.echo(
+            "\nAn agent that speaks ACP can change files and is never started unasked; Backstay cannot drive one yet."
+        )
 
 
 def _neutral(line: str) -> str:

@@ -1,7 +1,7 @@
 """Paint: blocks of the story with colours, for a terminal of a given width; or plain, for whatever reads a pipe."""
 
 from collections.abc import Iterable
-from typing import assert_never
+from typing import IO, assert_never
 
 from rich.console import Console, RenderableType
 from rich.markdown import Markdown
@@ -17,10 +17,10 @@ _MARKS: dict[Tone, str] = {"quiet": "⚙", "good": "✓", "bad": "✗"}
 
 
 class Paint:
-    """Colours as this terminal has them."""
+    """Colours as this terminal has them; none for a file that is no terminal."""
 
-    def __init__(self) -> None:
-        self._console = Console(markup=False, highlight=False, emoji=False, legacy_windows=False)
+    def __init__(self, file: IO[str] | None = None) -> None:
+        self._console = Console(file=file, markup=False, highlight=False, emoji=False, legacy_windows=False)
 
     def blocks(self, blocks: Iterable[Block], columns: int) -> str:
         """The blocks, one below the other, each line ended."""
