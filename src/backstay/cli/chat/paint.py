@@ -5,7 +5,7 @@ from typing import IO, assert_never
 
 from rich.console import Console, RenderableType
 from rich.markdown import Markdown
-from rich.padding import Padding
+from rich.segment import Segment, SegmentLines
 from rich.text import Text
 
 from backstay.cli.chat.story import Block, Note, Person, Row, Thinking, Tone, Words
@@ -24,11 +24,43 @@ class Paint:
 
     def blocks(self, blocks: Iterable[Block], columns: int) -> str:
         """The blocks, one below the other, each line ended."""
-        console = self._console
+        console, options = self._console, self._console.options.update(width=max(20, columns))
+        lines = [
+            line for block in blocks for line in _laid_out(console.render_lines(_renderable(block), options), block)
+        ]
         with console.capture() as drawn:
-            for block in blocks:
-                console.print(_renderable(block), width=max(20, columns))
+            console.print(SegmentLines(lines, new_lines=True), end="")
         return drawn.get()
+
+
+def _laid_out(lines: list[list[Segment]], block: Block) -> list[list[Segment]]:
+    """The lines of a block, with nothing at their right, and as much air around it as there was between the words."""
+    trimmed = [_trimmed(line) for line in lines]
+    while trimmed and not trimmed[0]:
+        del trimmed[0]
+    while trimmed and not trimmed[-1]:
+        del trimmed[-1]
+    match block:
+        case Person():
+            return [[], *trimmed]
+        case Words(text=text) if text.endswith("\n\n"):
+            return [*trimmed, []]
+        case _:
+            return trimmed
+
+
+def _trimmed(line: list[Segment]) -> list[Segment]:
+    """Without the spaces that fill it up: they would be copied, and wrapped when the terminal gets narrower."""
+    kept = list(line)
+    while kept and not kept[-1].text.strip() and not _is_coloured(kept[-1]):
+        kept.pop()
+    return kept
+
+
+def _is_coloured(segment: Segment) -> bool:
+    """Whether even a space of it is seen."""
+    ground = segment.style.bgcolor if segment.style else None
+    return ground is not None and not ground.is_default
 
 
 def plain_text(block: Block) -> str:
@@ -52,7 +84,7 @@ def _renderable(block: Block) -> RenderableType:
     match block:
         case Person(text=text, how=how):
             told = Text(f"{PROMPT}{text}", "bold" if not how else "dim")
-            return Padding(told.append(f"  ({how})", "dim") if how else told, (1, 0, 0, 0))
+            return told.append(f"  ({how})", "dim") if how else told
         case Words(text=text):
             return _markdown(text)
         case Thinking(text=text):

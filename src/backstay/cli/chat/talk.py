@@ -347,6 +347,8 @@ class Talk:
                 await self._stage.show(self._story.tell(told))
         self._stage.refresh()
         self._news.set()
+        # A long story is told in one breath; whoever types meanwhile is heard.
+        await asyncio.sleep(0)
 
     async def _catch_up(self) -> None:
         """Until all is shown that had happened by now, and nothing runs or a tool asks for the person's word."""
