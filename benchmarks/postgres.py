@@ -13,7 +13,7 @@ from typing import NamedTuple
 from backstay import Store, Text, open_store
 from backstay.model.ids import SessionId
 from backstay.model.turn import OpenTurn
-from benchmarks import crowd, hints
+from benchmarks import crowd, hints, indexing
 from benchmarks.figure import Figure
 from benchmarks.scratch import in_memory
 from benchmarks.site import Site, fill_with_messages, fill_with_sessions, site
@@ -42,6 +42,7 @@ def figures() -> Iterator[Figure]:
         yield from _costs(server, room)
         yield from _polling(server)
         yield from hints.figures(server)
+        yield indexing.figure(server)
         yield from _growth(server, room)
 
 

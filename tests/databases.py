@@ -23,7 +23,8 @@ _EMPTY = """
 SET lock_timeout = '60s';
 DELETE FROM search; DELETE FROM blob_uses; DELETE FROM blobs; DELETE FROM calls; DELETE FROM turns; DELETE FROM marks;
 DELETE FROM events; DELETE FROM messages; DELETE FROM segments; DELETE FROM windows; DELETE FROM addresses;
-DELETE FROM sessions; DELETE FROM workers; DELETE FROM commits; DELETE FROM tokens
+DELETE FROM sessions; DELETE FROM workers; DELETE FROM commits; DELETE FROM tokens;
+UPDATE indexed SET languages = '{}', unstemmed = 0
 """
 
 

@@ -4,7 +4,7 @@ import msgspec
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """A store's engine, schema and size."""
+    """A store's engine, schema and size, and the languages whose inflections its search knows."""
 
     url: str
     engine: str
@@ -12,6 +12,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     schema: int
     sessions: int
     workers: int
+    search_languages: tuple[str, ...] = ()
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):

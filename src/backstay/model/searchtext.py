@@ -6,6 +6,7 @@ them is found wherever it stands. The words are made here and not by the databas
 
 import re
 import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -18,15 +19,36 @@ _HOW_TO_ASK = 'Write words to find; "a phrase", a prefix* and -word for what mus
 
 
 class SearchTerm(msgspec.Struct, frozen=True, kw_only=True):
-    """Folded words that stand side by side in a text; with `prefix`, the last may go on."""
+    """Folded words that stand side by side in a text; with `prefix`, the last may go on.
+
+    `akin` are other forms of a single word: where one of them stands, it stands too.
+    """
 
     words: tuple[str, ...]
     prefix: bool = False
     excluded: bool = False
+    literal: bool = False
+    akin: tuple[str, ...] = ()
+
+    @property
+    def is_word(self) -> bool:
+        """Whether it is one word, in whole or at its beginning, and no phrase."""
+        return len(self.words) == 1
+
+    @property
+    def has_forms(self) -> bool:
+        """Whether a language may know other forms of it: what is excluded, quoted or cut off is meant as written."""
+        return self.is_word and not self.prefix and not self.excluded and not self.literal
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """How it may stand among words each of which has a space on both sides."""
+        written = f" {' '.join(self.words)}{'' if self.prefix else ' '}"
+        return (written, *(f" {word} " for word in self.akin))
 
     def stands_in(self, told: str) -> bool:
         """Whether it occurs among these words, each of which has a space on both sides."""
-        return f" {' '.join(self.words)}{'' if self.prefix else ' '}" in told
+        return any(spelling in told for spelling in self.spellings)
 
 
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +59,22 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.wanted:
             raise InvalidPayload("the search names no word to find", hint=_HOW_TO_ASK)
+
+    @property
+    def inflected(self) -> tuple[str, ...]:
+        """The words of which a language may know other forms."""
+        return tuple(term.words[0] for term in self.terms if term.has_forms)
+
+    def with_forms(self, akin: Mapping[str, Iterable[str]]) -> "SearchQuery":
+        """The same query, which also takes these words for forms of its own."""
+        return SearchQuery(
+            terms=tuple(
+                msgspec.structs.replace(term, akin=tuple(sorted(akin.get(term.words[0], ()))))
+                if term.has_forms
+                else term
+                for term in self.terms
+            )
+        )
 
     @property
     def wanted(self) -> tuple[SearchTerm, ...]:
@@ -64,6 +102,11 @@ def segmented(text: str) -> str:
 def words(text: str) -> list[str]:
     """The words of the text, folded, in order."""
     return _folded(text).split()
+
+
+def characters(found: Sequence[str]) -> list[bool]:
+    """Of each of these words whether it is a character of a script without spaces, so perhaps a part of a word."""
+    return [len(word) == 1 and _CHARACTERS[word] for word in found]
 
 
 def spans(text: str) -> list[tuple[int, int]]:
@@ -97,7 +140,12 @@ _TERM = re.compile(
 def _term(written: re.Match[str]) -> SearchTerm:
     literal = written["word"] or written["phrase"] or ""
     prefix = written["word"].endswith("*") if written["word"] else bool(written["star"])
-    return SearchTerm(words=tuple(words(literal)), prefix=prefix, excluded=bool(written["minus"]))
+    return SearchTerm(
+        words=tuple(words(literal)),
+        prefix=prefix,
+        excluded=bool(written["minus"]),
+        literal=written["phrase"] is not None,
+    )
 
 
 def _refuse_unreadable(text: str) -> None:
@@ -218,8 +266,21 @@ class _Kinds(dict[int, str]):
         return kind
 
 
+class _Characters(dict[str, bool]):
+    """Whether a letter of the index is a word by itself."""
+
+    def __missing__(self, letter: str) -> bool:
+        code = ord(letter)
+        written = code - _PRIVATE_USE if code > _PRIVATE_USE else code
+        alone = _alone(chr(written))
+        if written < _RARE:
+            self[letter] = alone
+        return alone
+
+
 # From here on nothing is remembered: a text made of a million different characters must not stay in memory.
 _RARE = 0x20000
 _FOLDS = _Folds()
 _KINDS = _Kinds()
+_CHARACTERS = _Characters()
 _WORD = re.compile("w[wi]*|ai*")

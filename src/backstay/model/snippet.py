@@ -54,12 +54,12 @@ class _Line:
         return sorted(found, key=lambda place: (place[0], -place[1]))
 
     def _places(self, term: SearchTerm) -> Iterator[tuple[int, int]]:
-        sought = f" {' '.join(term.words)}" + " " * (not term.prefix)
-        at = self._words.find(sought)
-        while at >= 0:
-            first = bisect_left(self._spaces, at)
-            yield self.spans[first][0], self.spans[first + len(term.words) - 1][1]
-            at = self._words.find(sought, at + 1)
+        for sought in term.spellings:
+            at = self._words.find(sought)
+            while at >= 0:
+                first = bisect_left(self._spaces, at)
+                yield self.spans[first][0], self.spans[first + len(term.words) - 1][1]
+                at = self._words.find(sought, at + 1)
 
     def marks(self, query: SearchQuery) -> tuple[tuple[int, int], ...]:
         """The places of all terms; of those that overlap only the first."""

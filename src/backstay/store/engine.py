@@ -1,6 +1,6 @@
 """What a database engine must offer for the verbs to run on it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from backstay.errors import StoreUnavailable
@@ -57,6 +57,10 @@ class Transaction(Protocol):
         """Run a named statement; how many rows it changed."""
         ...
 
+    def run_many(self, query: str, rows: Sequence[Mapping[str, Parameter]], /) -> None:
+        """Run a named statement for each of these rows."""
+        ...
+
     def lease(self) -> tuple[int, str]:
         """When a lease taken now would lapse, and on which machine's clock."""
         ...
@@ -70,12 +74,16 @@ class Transaction(Protocol):
         """Whether what the index finds needs no second look at the text."""
         ...
 
-    def indexable(self, text: str) -> str:
+    def indexable(self, owner_token: str, text: str) -> str:
         """A text as the search index takes it; empty if there is nothing to find in it."""
         ...
 
     def matching(self, owner_token: str, query: SearchQuery) -> str:
         """A query in the index's own language."""
+        ...
+
+    def widened(self, query: SearchQuery, text: str) -> SearchQuery:
+        """The query for this text: it also takes for each of its words other forms of them that stand there."""
         ...
 
 

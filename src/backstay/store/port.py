@@ -587,4 +587,13 @@ class Store(ABC):
 
     @abstractmethod
     def index(self, *, progress: Callable[[int], None] | None = None) -> int:
-        """Bring the search index up to date; how many messages it read."""
+        """Bring the search index up to date, in small steps; how many messages it read."""
+
+    @abstractmethod
+    def set_search_languages(self, languages: Collection[str]) -> tuple[str, ...]:
+        """From now on a word of a search also finds its other forms in these languages; which they are.
+
+        It finds more by that, never less. A fact of the database, for everybody who searches it: messages that are
+        indexed already follow when `index` is run next, the newest first. `ConfigError` for a language that the store
+        does not know; on SQLite it knows none.
+        """

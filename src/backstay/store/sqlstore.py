@@ -4,6 +4,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
+import msgspec
+
 from backstay.errors import InvalidPayload, StoreFull, StoreUnavailable, TooLarge
 from backstay.model.about import About, Load
 from backstay.model.address import Address
@@ -120,7 +122,8 @@ class SqlStore(Store):
         return self._engine.worker
 
     def about(self) -> About:
-        return self._engine.about(self._read(reading.count))
+        about = self._engine.about(self._read(reading.count))
+        return msgspec.structs.replace(about, search_languages=self._read(search.spoken))
 
     def load(self) -> Load:
         return self._engine.peek(reading.load)
@@ -687,9 +690,24 @@ class SqlStore(Store):
             if progress is not None:
                 progress(read)
             if step < 200:
-                return read
+                return read + self._stem(read, progress)
+
+    def set_search_languages(self, languages: Collection[str]) -> tuple[str, ...]:
+        named = [
+            check_name("a language", language, self._limits.name_bytes) for language in _names("languages", languages)
+        ]
+        return self._write(search.speak, named)
 
     # --- within -----------------------------------------------------------------------------------------------------
+
+    def _stem(self, read: int, progress: Callable[[int], None] | None) -> int:
+        """Give what was indexed in other languages its stems; how many messages that were."""
+        stemmed = 0
+        while step := self._engine.write(partial(search.stem, limit=200), durable=False):
+            stemmed += step
+            if progress is not None:
+                progress(read + stemmed)
+        return stemmed
 
     def _write(self, verb: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return self._engine.write(lambda tx: verb(tx, *args, **kwargs))

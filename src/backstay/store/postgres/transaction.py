@@ -1,6 +1,7 @@
 """One PostgreSQL transaction, as the verbs see it."""
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from psycopg import Cursor
@@ -10,7 +11,7 @@ from backstay.errors import InvalidPayload
 from backstay.model.ids import IdSource, WorkerId
 from backstay.model.lease import Lease
 from backstay.model.limits import Limits
-from backstay.model.searchtext import SearchQuery
+from backstay.model.searchtext import SearchQuery, words
 from backstay.store.engine import Parameter, Row
 from backstay.store.postgres import wordlist
 from backstay.store.postgres.servertime import ServerTime
@@ -43,13 +44,14 @@ class Setting(NamedTuple):
 class PostgresTransaction:
     """Named statements on one connection, and the clock that goes with them."""
 
-    __slots__ = ("_cursor", "_now", "_setting", "_statements", "wrote")
+    __slots__ = ("_cursor", "_now", "_setting", "_statements", "_stems", "wrote")
 
     finds_phrases = False
 
     def __init__(self, cursor: Cursor[TupleRow], statements: Statements, setting: Setting) -> None:
         self._cursor, self._statements, self._setting = cursor, statements, setting
         self._now = 0
+        self._stems: dict[str, set[str]] = {}
         self.wrote = False
 
     @property
@@ -79,6 +81,11 @@ class PostgresTransaction:
     def run(self, query: str, /, **parameters: Parameter) -> int:
         return self._execute(query, parameters).rowcount
 
+    def run_many(self, query: str, rows: Sequence[Mapping[str, Parameter]], /) -> None:
+        """One question for all rows: the statement takes a list for each of its parameters."""
+        if rows:
+            self._execute(query, {name: [row[name] for row in rows] for name in rows[0]})
+
     def lease(self) -> tuple[int, str]:
         time = self._setting.time
         return time.boot() + self._setting.lease_ms, time.boot_id
@@ -86,11 +93,27 @@ class PostgresTransaction:
     def lapsed(self, lease: Lease) -> bool:
         return self._setting.time.lapsed(lease)
 
-    def indexable(self, text: str) -> str:
-        return wordlist.vector(text)
+    def indexable(self, owner_token: str, text: str) -> str:
+        return wordlist.vector(owner_token, text)
 
     def matching(self, owner_token: str, query: SearchQuery) -> str:
-        return wordlist.expression(owner_token, query)
+        self._stems = self._by_word("stems", query.inflected)
+        return wordlist.expression(owner_token, query, self._stems)
+
+    def widened(self, query: SearchQuery, text: str) -> SearchQuery:
+        if not self._stems:
+            return query
+        forms = self._by_word("stems", words(text))
+        return query.with_forms(
+            {word: [form for form, found in forms.items() if found & stems] for word, stems in self._stems.items()}
+        )
+
+    def _by_word(self, query: str, found: Collection[str]) -> dict[str, set[str]]:
+        """What the languages of this store say of each of these words."""
+        said: dict[str, set[str]] = defaultdict(set)
+        for word, stem in self.all(query, words=" ".join(set(found))):
+            said[word].add(stem)
+        return said
 
     def _execute(self, query: str, parameters: dict[str, Any]) -> Cursor[TupleRow]:  # Any: what the driver takes
         before, text, writes, beyond = self._statements[query]

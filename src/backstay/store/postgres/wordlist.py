@@ -1,47 +1,81 @@
 """The search index's form of texts and queries: our own words as a tsvector, never split or folded by the server."""
 
 import re
-from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from itertools import compress, pairwise
+from operator import add, and_
 
-from backstay.model.searchtext import SearchQuery, SearchTerm, words
+from backstay.model.searchtext import SearchQuery, SearchTerm, characters, words
 
-# What a tsvector can hold: positions up to here, this many of one word, this many bytes of a word, this much in all.
-_POSITIONS = 16_383
-_TIMES = 255
+# What a tsvector can hold, with room for what the server adds: bytes of a word, bytes in all, and places of words.
 _WORD_BYTES = 2_000
 _VECTOR_BYTES = 1 << 19
+_PLACES = tuple(f":{place}" for place in range(1, 16_384))
 
+# Stands in a vector that has no room for pairs; no word is written like it.
+_UNPAIRED = "~unpaired"
 _SYNTAX = re.compile(r"(['\\])")
 
-
-def vector(text: str) -> str:
-    """The text's words with their places, as a tsvector literal. Empty: the text is too large to have one."""
-    places: dict[str, list[int]] = defaultdict(list)
-    for place, word in enumerate(words(text), 1):
-        found = places[_clipped(word)]
-        if len(found) < _TIMES and place <= _POSITIONS:
-            found.append(place)
-    literal = " ".join(_quoted(word) + (":" + ",".join(map(str, at)) if at else "") for word, at in places.items())
-    if len(literal.encode()) <= _VECTOR_BYTES:
-        return literal or " "
-    literal = " ".join(map(_quoted, places))
-    return literal if len(literal.encode()) <= _VECTOR_BYTES else ""
+Stems = Mapping[str, Collection[str]]
 
 
-def expression(owner_token: str, query: SearchQuery) -> str:
+def vector(owner_token: str, text: str) -> str:
+    """The text's words with their places, and its pairs, as a tsvector literal. Empty: it is too large to have one."""
+    found = words(text)
+    if found and max(map(len, found)) > _WORD_BYTES // 4:
+        found = [_clipped(word) for word in found]
+    pairs = [] if text.isascii() else _pairs(found)
+    # A word is made of letters only, so it needs no quotes.
+    literal = " ".join([owner_token, *map(add, found, _PLACES), *found[len(_PLACES) :], *pairs])
+    if not _fits(literal):
+        literal = " ".join([owner_token, *set(found), *set(pairs)])
+    if not _fits(literal):
+        literal = " ".join([owner_token, *set(found), _UNPAIRED])
+    return literal if _fits(literal) else ""
+
+
+def expression(owner_token: str, query: SearchQuery, stems: Stems) -> str:
     """A tsquery that lets pass every text the query could mean; phrases are the caller's to check."""
-    wanted = [_quoted(owner_token), *(word for term in query.wanted for word in _words(term))]
-    unwanted = [f"!{_words(term)[0]}" for term in query.unwanted if len(term.words) == 1 and _whole(term.words[0])]
+    wanted = [_quoted(owner_token), *(_wanted(term, stems) for term in query.wanted)]
+    unwanted = [f"!{_matched(term)}" for term in query.unwanted if term.is_word and _whole(term.words[0])]
     return " & ".join([*wanted, *unwanted])
 
 
-def _words(term: SearchTerm) -> list[str]:
-    *first, last = term.words
-    return [*map(_matched, first), _matched(last, prefix=term.prefix)]
+def _wanted(term: SearchTerm, stems: Stems) -> str:
+    if len(term.words) == 1:
+        return _any([_matched(term), *map(_quoted, stems.get(term.words[0], ()))])
+    *first, last = [_quoted(_clipped(word)) for word in term.words]
+    every = [*first, f"{last}:*" if term.prefix else last]
+    # The last word of a prefix may go on, and then it is half of another pair.
+    whole = term.words[:-1] if term.prefix else term.words
+    inside = {at + half for at, pair in enumerate(pairwise(characters(whole))) if all(pair) for half in (0, 1)}
+    if not inside:
+        return " & ".join(every)
+    paired = [*map(_quoted, _pairs(whole)), *(word for at, word in enumerate(every) if at not in inside)]
+    return _any([_all(paired), _all([_quoted(_UNPAIRED), *every])])
 
 
-def _matched(word: str, *, prefix: bool = False) -> str:
-    return _quoted(_clipped(word)) + (":*" if prefix else "")
+def _pairs(found: Sequence[str]) -> list[str]:
+    """Two characters side by side are rarer than each of them, and as quickly found."""
+    alone = characters(found)
+    both = map(and_, alone, alone[1:])
+    return [one + other for one, other in compress(pairwise(found), both)]
+
+
+def _matched(term: SearchTerm) -> str:
+    return _quoted(_clipped(term.words[0])) + (":*" if term.prefix else "")
+
+
+def _any(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"({' | '.join(parts)})"
+
+
+def _all(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"({' & '.join(parts)})"
+
+
+def _fits(literal: str) -> bool:
+    return len(literal.encode()) <= _VECTOR_BYTES
 
 
 def _clipped(word: str) -> str:

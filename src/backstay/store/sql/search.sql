@@ -15,6 +15,18 @@ UPDATE indexed SET key = min(key, (SELECT coalesce(max(m.key), 0) FROM messages 
 -- How far the index is behind the newest message.
 SELECT (SELECT coalesce(max(m.key), 0) FROM messages m) - (SELECT key FROM indexed)
 
+-- name: known_languages
+-- Languages of which the engine knows how words are inflected: none, unless it says otherwise.
+SELECT 1 WHERE 1 = 0
+
+-- name: languages
+-- Those whose stems are in the index.
+SELECT 1 WHERE 1 = 0
+
+-- name: unstemmed
+-- Texts that have not got the stems of the languages of now.
+SELECT 1 WHERE 1 = 0 LIMIT :limit
+
 -- name: found_message
 -- A message by its key, with the session it was said in.
 SELECT m.window_id, m.position, m.id, m.turn_id, m.role, m.format, m.body, m.at, w.session_id

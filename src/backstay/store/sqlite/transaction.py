@@ -1,6 +1,6 @@
 """One SQLite transaction, as the verbs see it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import apsw
@@ -77,6 +77,10 @@ class SqliteTransaction:
             raise _unstorable(error) from error
         return self._connection.changes()
 
+    def run_many(self, query: str, rows: Sequence[Mapping[str, Parameter]], /) -> None:
+        for row in rows:
+            self.run(query, **row)
+
     def lease(self) -> tuple[int, str]:
         clock = self._setting.clock
         return clock.boot() + self._setting.lease_ms, clock.boot_id
@@ -84,11 +88,14 @@ class SqliteTransaction:
     def lapsed(self, lease: Lease) -> bool:
         return self._setting.lapsed(lease)
 
-    def indexable(self, text: str) -> str:
+    def indexable(self, owner_token: str, text: str) -> str:
         return segmented(text)
 
     def matching(self, owner_token: str, query: SearchQuery) -> str:
         return f"owner : {owner_token} AND ({fts5_expression(query)})"
+
+    def widened(self, query: SearchQuery, text: str) -> SearchQuery:
+        return query
 
 
 def _unstorable(error: Exception) -> InvalidPayload:

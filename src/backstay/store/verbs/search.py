@@ -1,9 +1,10 @@
 """Search: an index behind the write path, and hits that are checked against what the owner can reach now."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from hashlib import sha256
 from typing import Any
 
+from backstay.errors import ConfigError
 from backstay.model.codec import decode_parts
 from backstay.model.content import text_of
 from backstay.model.ids import SessionId
@@ -12,7 +13,7 @@ from backstay.model.searchtext import SearchQuery
 from backstay.model.session import SessionFilter
 from backstay.model.snippet import snippet
 from backstay.store.door import Door, find
-from backstay.store.engine import Row, Transaction
+from backstay.store.engine import Parameter, Row, Transaction
 from backstay.store.verbs import windows
 from backstay.store.verbs.windows import Stretch
 
@@ -23,10 +24,10 @@ _INDEXED = ("user", "assistant")
 def index(tx: Transaction, limit: int) -> int:
     """Read the next messages into the index; how many there were."""
     rows = tx.all("unindexed", limit=limit)
-    for *message, owner in rows:
-        text = _searchable(message)
-        if text:
-            tx.run("index_message", key=message[0], owner_token=owner_token(owner), text=tx.indexable(text))
+    tx.run_many(
+        "index_message",
+        [_entry(tx, message, owner, text) for *message, owner in rows if (text := _searchable(message))],
+    )
     if rows:
         tx.run("set_indexed", key=rows[-1][0])
     return len(rows)
@@ -36,7 +37,37 @@ def unindex(tx: Transaction, message: Sequence[Any], owner: str) -> None:
     """Take a message out of the index before it is deleted."""
     text = _searchable(message)
     if text:
-        tx.run("unindex_message", key=message[0], owner_token=owner_token(owner), text=tx.indexable(text))
+        tx.run("unindex_message", **_entry(tx, message, owner, text))
+
+
+def speak(tx: Transaction, languages: Collection[str]) -> tuple[str, ...]:
+    """From now on find words by their forms in these languages too; what is indexed already follows step by step."""
+    wanted = tuple(sorted(set(languages)))
+    current = spoken(tx)
+    known = [row[0] for row in tx.all("known_languages")]
+    for language in wanted:
+        if language not in known:
+            raise ConfigError(
+                f"this store's search does not know the language {language!r}",
+                hint=f"It knows {', '.join(known)}." if known else "Languages need PostgreSQL.",
+            )
+    if wanted != current:
+        tx.run("set_languages", languages=" ".join(wanted))
+    return wanted
+
+
+def spoken(tx: Transaction) -> tuple[str, ...]:
+    """The languages in which other forms of a word are found too."""
+    return tuple(row[0] for row in tx.all("languages"))
+
+
+def stem(tx: Transaction, limit: int) -> int:
+    """Give the next texts their stems in the languages of now; how many there were."""
+    keys = [row[0] for row in tx.all("unstemmed", limit=limit)]
+    if keys:
+        tx.run("stem_texts", low=keys[-1], high=keys[0])
+        tx.run("set_unstemmed", key=keys[-1] - 1)
+    return len(keys)
 
 
 def indexed_to(tx: Transaction) -> int:
@@ -76,6 +107,12 @@ def owner_token(owner: str) -> str:
     return "o" + sha256(owner.encode()).hexdigest()[:24]
 
 
+def _entry(tx: Transaction, message: Sequence[Any], owner: str, text: str) -> dict[str, Parameter]:
+    """A message as it goes into the index, or out of it."""
+    whose = owner_token(owner)
+    return {"key": message[0], "owner_token": whose, "text": tx.indexable(whose, text)}
+
+
 def _searchable(message: Sequence[Any]) -> str:
     """What the index takes of a message: the words of people and agents, nothing of tools and summaries."""
     _, role, record, version, body = message
@@ -89,6 +126,7 @@ def _hit(tx: Transaction, key: int, query: SearchQuery, reach: "_Reach") -> Sear
         return None
     _, _, message, turn, role, version, body, at, _ = row
     text = text_of(decode_parts(message, version, body))
+    query = tx.widened(query, text)
     if not (tx.finds_phrases or query.matches(text)):
         return None
     return SearchHit(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backstay.errors import InvalidPayload, NotFound, TooLarge
+from backstay.errors import ConfigError, InvalidPayload, NotFound, TooLarge
 from backstay.model import message
 from backstay.model.content import Text, Thought, ToolCall, ToolResult
 from backstay.model.ids import SessionId
@@ -29,6 +29,23 @@ from backstay.testing.contract.makers import (
 
 class SearchContract(ContractBase):
     """Searchable is what can be reached from a session's current window, through what its summaries stand for."""
+
+    # --- languages --------------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("languages", [["klingon"], ["english; DROP TABLE search"], ["English"], [""]])
+    def test_a_language_that_the_store_does_not_know_is_refused_and_changes_nothing(
+        self, store: Store, languages: list[str]
+    ) -> None:
+        before = store.about().search_languages
+
+        with pytest.raises((ConfigError, InvalidPayload)):
+            store.set_search_languages(languages)
+
+        assert store.about().search_languages == before
+
+    def test_languages_are_a_list_and_not_one_word(self, store: Store) -> None:
+        with pytest.raises(InvalidPayload, match="languages"):
+            store.set_search_languages("english")
 
     # --- what is asked ----------------------------------------------------------------------------------------------
 

@@ -40,3 +40,11 @@ SELECT pg_advisory_xact_lock(1113815382, hashtext(s.owner)) FROM sessions s WHER
 -- One indexer at a time.
 SELECT key FROM indexed FOR UPDATE;
 {{unindexed}}
+
+-- name: unstemmed
+SELECT key FROM indexed FOR UPDATE;
+{{unstemmed}}
+
+-- name: languages
+SELECT key FROM indexed FOR UPDATE;
+{{languages}}

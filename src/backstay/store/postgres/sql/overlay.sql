@@ -35,8 +35,40 @@ SELECT key FROM indexed WHERE false
 SELECT count(*) FROM messages WHERE key > (SELECT key FROM indexed)
 
 -- name: index_message
+-- Takes lists: a question for each message would cost more than the index itself.
 INSERT INTO search (key, owner, words)
-VALUES (:key, :owner_token, CAST(nullif(:text, '') AS tsvector) || array_to_tsvector(ARRAY[CAST(:owner_token AS text)]))
+SELECT n.key, n.owner, CASE i.languages WHEN '{}' THEN n.words ELSE with_stems(i.languages, n.words) END
+FROM indexed i CROSS JOIN (
+    SELECT m.key, m.owner, CAST(nullif(m.words, '') AS tsvector)
+    FROM unnest(CAST(:key AS bigint[]), CAST(:owner_token AS text[]), CAST(:text AS text[])) m (key, owner, words)
+) n (key, owner, words)
+
+-- name: known_languages
+-- Those of which the server knows how words are inflected.
+SELECT left(d.dictname, -5) FROM pg_ts_dict d
+WHERE d.dictname ~ '^[a-z]+_stem$' AND d.dictnamespace = CAST('pg_catalog' AS regnamespace) ORDER BY 1
+
+-- name: languages
+SELECT unnest(languages) FROM indexed
+
+-- name: set_languages
+-- Everything that was indexed so far is to get the stems of these languages.
+UPDATE indexed SET languages = string_to_array(:languages, ' '), unstemmed = key
+
+-- name: unstemmed
+-- The newest texts that have not got the stems of the languages of now.
+SELECT s.key FROM search s WHERE s.key <= (SELECT unstemmed FROM indexed) ORDER BY s.key DESC LIMIT :limit
+
+-- name: stem_texts
+UPDATE search s SET words = with_stems(i.languages, s.words) FROM indexed i WHERE s.key BETWEEN :low AND :high
+
+-- name: set_unstemmed
+UPDATE indexed SET unstemmed = :key
+
+-- name: stems
+-- The stems of words, in every language of this store.
+SELECT w, s FROM indexed i CROSS JOIN unnest(string_to_array(CAST(:words AS text), ' ')) w
+CROSS JOIN LATERAL stems(i.languages, w) s
 
 -- name: unindex_message
 DELETE FROM search WHERE key = :key AND owner = :owner_token
