@@ -3,6 +3,8 @@
 import random
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from backstay import Store, open_store
 from backstay.model.turn import Accepted
 from tests.postgres.speaker import ME, PATIENCE, Speaker, check, insist
@@ -25,11 +27,13 @@ def test_a_lost_answer_to_a_commit_loses_nothing_and_repeats_nothing(
     _look(postgres, name, [speaker])
 
 
+@pytest.mark.parametrize("connections", ["16", "2"])
 def test_answers_lost_by_many_at_once_lose_nothing_and_repeat_nothing(
-    postgres: Postgres, name: str, network: Proxy, rounds: int
+    postgres: Postgres, name: str, network: Proxy, rounds: int, connections: str
 ) -> None:
+    """Also when there are no more connections than answers that are lost."""
     dice = random.Random(2)
-    with open_store(network.url(name)) as store, ThreadPoolExecutor(8) as threads:
+    with open_store(network.url(name, connections=connections)) as store, ThreadPoolExecutor(8) as threads:
         speakers = [Speaker(store, random.Random(number)) for number in range(8)]
         network.plan = lambda _: dice.choice([None, None, None, *LOST, Fault.UNSENT])
 

@@ -16,12 +16,15 @@ from backstay.errors import BackstayError, ConfigError, SchemaMismatch, StoreUna
 from backstay.model import message
 from backstay.model.event import SessionCreated, SessionDeleted, SessionRenamed
 from backstay.model.limits import Limits
+from backstay.model.turn import Completed
 from backstay.store.postgres.engine import PostgresEngine
 from backstay.store.postgres.migrations import Migration, shipped
+from backstay.testing import ManualClock
 from tests.crash.processes import PATIENCE, PROCESSES
 from tests.servers.postgres import Postgres
 
 ME = "me"
+DAY = 86_400
 
 
 @pytest.fixture
@@ -84,6 +87,48 @@ def _wait_until_somebody_waits(url: str) -> None:
                 return
             threading.Event().wait(0.05)
     raise AssertionError("nobody waits for the lock")
+
+
+# --- who was here ---------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_is_gone_is_forgotten_after_two_days_unless_it_still_holds_something(empty_database: str) -> None:
+    clock = ManualClock()
+    with open_store(empty_database, clock=clock) as keeper:
+        idle, busy = (open_store(empty_database, clock=clock, lease_seconds=10 * DAY) for _ in range(2))
+        for store in (idle, busy):
+            session = store.create(owner=ME).id
+            opened = store.submit(session, "hello", owner=ME, start=True).opened
+            assert opened is not None
+            if store is idle:
+                store.finish(opened, Completed())
+        seen = [keeper.about().workers]
+        for _ in range(2):
+            clock.advance(DAY + 1)
+            keeper.collect()
+            seen.append(keeper.about().workers)
+        # It was not gone, only idle.
+        idle.submit(idle.create(owner=ME).id, "again", owner=ME, start=True)
+        keeper.collect()
+        seen.append(keeper.about().workers)
+        idle.close()
+        busy.close()
+
+        assert seen == [2, 2, 1, 2]
+        assert keeper.about().workers == 0
+
+
+def test_a_mark_is_forgotten_when_nobody_can_ask_for_it_any_more(store: Store, empty_database: str) -> None:
+    session = store.create(owner=ME).id
+    with psycopg.connect(empty_database, autocommit=True) as connection:
+        connection.execute("INSERT INTO commits (writer, number, at) VALUES ('wrk_dead.1', 7, 0)")
+
+        store.collect()
+
+        left = connection.execute("SELECT count(*), count(*) FILTER (WHERE writer = 'wrk_dead.1') FROM commits")
+        marks, dead = left.fetchone() or (0, 0)
+    assert (marks > 0, dead) == (True, 0)
+    assert store.touch(session, owner=ME).activity == 1
 
 
 # --- whose it is ----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from pathlib import Path
 PROGRAM = """
 import os, signal, sys
 from backstay import Address, open_store
-from backstay.store.sqlite.signals import undisturbed
+from backstay.store.signals import undisturbed
 
 with open_store(sys.argv[1]) as store:
     session = store.create(owner="me").id

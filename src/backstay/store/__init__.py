@@ -33,7 +33,7 @@ def open_store(
 
     A holder that is silent for `lease_seconds` may be taken for dead; a write that cannot begin within `wait_seconds`,
     because another process holds the store, raises `StoreUnavailable`. On PostgreSQL a clock that is given stands in
-    for the server's.
+    for the server's, and `?connections=32` in its URL says how many connections there may be at most (16).
     """
     engine = _postgres if is_postgres(where) else _sqlite
     return SqlStore(

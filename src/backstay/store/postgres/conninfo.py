@@ -1,6 +1,6 @@
 """Where the database is: the URL a person writes, completed with what keeps anybody from waiting for ever."""
 
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -18,13 +18,18 @@ _DEFAULTS = {
     "target_session_attrs": "read-write",
     "tcp_user_timeout": "10000",
 }
+# How many connections a store opens at most, unless its URL says otherwise; with fewer than two, one that is lost could
+# not be asked about.
+CONNECTIONS = 16
+FEWEST, MOST = 2, 1_000
 _SECRET = frozenset({"password", "passfile", "sslpassword"})
 
 
 class Place:
-    """A database, as the driver and as a person may know it."""
+    """A database, as the driver and as a person may know it, and how many connections to it there may be."""
 
     def __init__(self, url: str) -> None:
+        self.connections, url = _connections(url)
         try:
             given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
         except psycopg.ProgrammingError as error:
@@ -36,6 +41,23 @@ class Place:
 
     def __str__(self) -> str:
         return self.shown
+
+
+def _connections(url: str) -> tuple[int, str]:
+    """What the URL says of the pool, which is ours to know, and the rest, which is the driver's."""
+    where, _, query = url.partition("?")
+    chosen = parse_qsl(query, keep_blank_values=True)
+    sizes = [value for name, value in chosen if name == "connections"]
+    if not sizes:
+        return CONNECTIONS, url
+    if not sizes[-1].isdecimal() or not FEWEST <= int(sizes[-1]) <= MOST:
+        raise ConfigError(
+            f"connections={sizes[-1]} in the PostgreSQL URL is no size for a pool",
+            hint=f"Write a whole number from {FEWEST} to {MOST}, or leave it out for {CONNECTIONS}.",
+        )
+    # Only our own part is taken out: the driver reads what it is given in its own way.
+    rest = "&".join(part for part in query.split("&") if not part.startswith("connections="))
+    return int(sizes[-1]), f"{where}?{rest}" if rest else where
 
 
 def _shown(given: dict[str, str]) -> str:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import psycopg
 from psycopg import Cursor
@@ -18,22 +18,22 @@ from backstay.store.engine import Overtaken
 from backstay.store.postgres.conninfo import Place
 from backstay.store.postgres.faults import lost, overtaken, translated
 from backstay.store.postgres.wire import Watchdog, Wire
+from backstay.store.signals import with_ctrl_c_held
 
 T = TypeVar("T")
 Work = Callable[[Cursor[TupleRow]], T]
 Writing = Callable[[Cursor[TupleRow], int], tuple[T, bool]]
 
-CONNECTIONS = 16
 # Each time somebody else was first; a verb that still meets itself after so many times has found a fault of ours.
 TRIES = 100
 PAUSE = 0.1
 
 # How a transaction begins: leaves the writer's mark, announces its keys, and tells the time.
 _MARK = """
-INSERT INTO commits (writer, number) VALUES ({writer}, {number})
-ON CONFLICT (writer) DO UPDATE SET number = excluded.number
-RETURNING CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint),
-    pg_advisory_xact_lock_shared(1113815381, (SELECT CAST(last_value & 2147483647 AS int) FROM keys))
+INSERT INTO commits (writer, number, at)
+VALUES ({writer}, {number}, CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint))
+ON CONFLICT (writer) DO UPDATE SET number = excluded.number, at = excluded.at
+RETURNING at, pg_advisory_xact_lock_shared(1113815381, (SELECT CAST(last_value & 2147483647 AS int) FROM keys))
 """
 # A hint is worth no wait for the disk.
 _HINT = """
@@ -48,6 +48,14 @@ _LOOK_UP = """
 INSERT INTO commits (writer, number) VALUES (%s, 0)
 ON CONFLICT (writer) DO UPDATE SET number = commits.number RETURNING number
 """
+
+
+class Unanswered(Exception):
+    """The connection was lost while it committed; what the work returned is true only if that has happened."""
+
+    def __init__(self, writer: str, number: int, value: object) -> None:
+        super().__init__(f"no answer to commit {number} of {writer}")
+        self.writer, self.number, self.value = writer, number, value
 
 
 class Database:
@@ -71,7 +79,7 @@ class Database:
             connection_class=Wire,
             kwargs={"name": self._next_name, "settings": self._settings, "failed": self._failed},
             min_size=0,
-            max_size=CONNECTIONS,
+            max_size=place.connections,
             open=False,
             # Who waits for a connection asks again; the pool need not try by itself, and later and later.
             reconnect_timeout=0.0,
@@ -111,7 +119,7 @@ class Database:
                 wire.roll_back()
                 raise
             if wrote:
-                self._commit(cursor, wire)
+                self._commit(cursor, wire, (value, wrote))
             else:
                 wire.roll_back()
         return value, wrote
@@ -134,12 +142,23 @@ class Database:
             wire.prepared = True
         return f"EXECUTE backstay_mark ('{wire.writer}', {wire.number})"
 
-    def _commit(self, cursor: Cursor[TupleRow], wire: Wire) -> None:
+    @staticmethod
+    def _commit(cursor: Cursor[TupleRow], wire: Wire, value: object) -> None:
+        """A Ctrl-C before this undoes the transaction; from here on it waits until we know what became of it."""
         try:
-            cursor.execute(_COMMIT)
+            with_ctrl_c_held(lambda: cursor.execute(_COMMIT))
         except psycopg.Error as error:
-            if not lost(error, wire) or not self._was_committed(wire.writer, wire.number):
+            if not lost(error, wire):
                 raise
+            raise Unanswered(wire.writer, wire.number, value) from error
+
+    def _look_up(self, lost: Unanswered, deadline: float) -> bool:
+        """Whether a transaction has happened whose answer was lost; if not, there is still time to run it again."""
+        if self._was_committed(lost.writer, lost.number):
+            return True
+        if time.monotonic() >= deadline and isinstance(lost.__cause__, psycopg.Error):
+            raise translated(lost.__cause__, str(self.place)) from lost.__cause__
+        return False
 
     def _was_committed(self, writer: str, number: int) -> bool:
         """Whether the transaction whose answer was lost has happened; it will not happen later."""
@@ -193,17 +212,23 @@ class Database:
         deadline = time.monotonic() + self._wait
         last: Exception | None = None
         for tried in range(TRIES):
+            unanswered: Unanswered | None = None
             with self._wire(deadline) as wire:
                 try:
                     return attempt(wire)
+                except Unanswered as error:
+                    last = unanswered = error
                 except Overtaken as error:
                     last = error
                 except psycopg.Error as error:
                     last = error
                     if not overtaken(error):
                         self._refuse(error, wire, deadline)
+            # Only now that its connection is given back: all may be lost at once, and each needs one to ask on.
+            if unanswered is not None and self._look_up(unanswered, deadline):
+                return cast(T, unanswered.value)  # what the attempt would have returned
             # Idle connections may all have died with this one; only then is the server itself waited for.
-            self._closed.wait(PAUSE if tried > CONNECTIONS else 0)
+            self._closed.wait(PAUSE if tried > self.place.connections else 0)
         raise StoreError(f"{self.place} let others go first {TRIES} times: {last}") from last
 
     def _refuse(self, error: psycopg.Error, wire: Wire, deadline: float) -> None:
@@ -241,8 +266,8 @@ class Database:
         if isinstance(self._failure, psycopg.Error):
             return translated(self._failure, str(self.place))
         return StoreUnavailable(
-            f"all {CONNECTIONS} connections to {self.place} were in use for {self._wait:g} s",
-            hint="Try again, or run fewer turns in one process.",
+            f"all {self.place.connections} connections to {self.place} were in use for {self._wait:g} s",
+            hint="Try again, run fewer turns in one process, or allow it more with ?connections=32 in the URL.",
         )
 
     def _refuse_unusable(self) -> None:

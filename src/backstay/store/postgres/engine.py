@@ -14,12 +14,12 @@ from psycopg.rows import TupleRow
 from backstay.clock import Clock, SystemClock
 from backstay.errors import StoreError, StoreUnavailable
 from backstay.model.about import About
-from backstay.model.ids import IdSource, WorkerId, earliest_worker
+from backstay.model.ids import IdSource, WorkerId
 from backstay.model.lease import Lease
 from backstay.model.limits import Limits
 from backstay.store.engine import Pending, Transaction
 from backstay.store.postgres.conninfo import Place
-from backstay.store.postgres.database import CONNECTIONS, Database
+from backstay.store.postgres.database import Database
 from backstay.store.postgres.hints import Hints
 from backstay.store.postgres.job import Job
 from backstay.store.postgres.migrations import Migration, migrate, shipped
@@ -29,10 +29,7 @@ from backstay.store.postgres.transaction import PostgresTransaction, ReadingTran
 
 T = TypeVar("T")
 
-# Writes that are begun without waiting share these threads; the rest of the connections is for those who read.
-WRITERS = CONNECTIONS // 2
-
-_MONTH_MS = 30 * 86_400_000
+_DAY_MS = 86_400_000
 _READING = reading()
 _WRITING = writing()
 
@@ -62,14 +59,17 @@ class PostgresEngine:
             worker=self.worker,
             lease_ms=round(lease_seconds * 1000),
         )
-        self._entered = False
+        self._entered_until = 0
         self._entrance = threading.Lock()
         self._closed = False
         self._hints: Hints | None = None
         self._schema, self._version = 0, 0
-        self._threads = ThreadPoolExecutor(WRITERS, thread_name_prefix="backstay-writer")
+        place = Place(url)
+        # Writes that are begun without waiting share these threads; the rest of the connections is for those who read.
+        self._writers = place.connections // 2
+        self._threads = ThreadPoolExecutor(self._writers, thread_name_prefix="backstay-writer")
         self._database = Database(
-            Place(url), name=self.worker, wait_seconds=wait_seconds, patience=max(wait_seconds, lease_seconds)
+            place, name=self.worker, wait_seconds=wait_seconds, patience=max(wait_seconds, lease_seconds)
         )
         try:
             self._open(shipped() if steps is None else steps)
@@ -113,7 +113,10 @@ class PostgresEngine:
     def give_up(self, pending: Pending[T]) -> StoreUnavailable | None:
         if not pending.claim():
             return None
-        return StoreUnavailable(f"{WRITERS} writes to {self._database.place} took longer than {self.wait_seconds:g} s")
+        return StoreUnavailable(
+            f"{self._writers} writes to {self._database.place} took longer than {self.wait_seconds:g} s",
+            hint="Try again; look at what the server is busy with, or at who holds a lock there (pg_stat_activity).",
+        )
 
     def version(self) -> int:
         self._refuse_closed()
@@ -135,12 +138,14 @@ class PostgresEngine:
         return self._database.read(lambda cursor: verb(PostgresTransaction(cursor, _READING, self._setting)))
 
     def enter(self) -> None:
-        if self._entered:
+        """A worker at work says so once a day; what is not heard of for two days, and holds nothing, is forgotten."""
+        if self._time.now() < self._entered_until:
             return
         with self._entrance:
-            if not self._entered:
+            now = self._time.now()
+            if now >= self._entered_until:
                 self._enter()
-                self._entered = True
+                self._entered_until = now + _DAY_MS
 
     def _enter(self) -> None:
         self.write(
@@ -171,16 +176,15 @@ class PostgresEngine:
         )
 
     def tidy(self) -> None:
-        """Forget workers and writers that began long ago and hold nothing; a living writer marks again."""
-        long_ago = earliest_worker(self._time.now() - _MONTH_MS)
-        self.write(lambda tx: tx.run("old_workers", worker=long_ago))
-        self.write(lambda tx: tx.run("old_commits", writer=long_ago))
+        """Forget workers that hold nothing and were not at work lately, and marks that nobody can ask for any more."""
+        self.write(lambda tx: tx.run("old_workers", moment=tx.now - 2 * _DAY_MS))
+        self.write(lambda tx: tx.run("old_commits"))
 
     def close(self) -> None:
         if self._closed:
             return
         try:
-            if self._entered:
+            if self._entered_until:
                 self.write(self._leave)
         except StoreError:
             pass  # A store that cannot be written must still close; its leases lapse by themselves.

@@ -34,6 +34,10 @@ _ELSEWHERE = (
 )
 
 
+_UNREACHED = "Check that PostgreSQL runs there and takes connections: host, port, firewall, user, password, database."
+_FAILED = "Nothing was changed. Try again; if it persists, look into the server's log."
+
+
 def overtaken(error: psycopg.Error) -> bool:
     """Whether the transaction failed only because another one was first, so that it is run again as a whole."""
     return isinstance(error, _OVERTAKEN)
@@ -67,7 +71,12 @@ def translated(error: psycopg.Error, place: str) -> BackstayError:
         case _ if _unstorable(error):
             return InvalidPayload(f"a value cannot be stored: {said}", hint="Pass text as text, numbers as numbers.")
         case _:
-            return StoreUnavailable(f"{place} failed: {said}")
+            return StoreUnavailable(f"{place} failed: {said}", hint=_UNREACHED if _unreached(error) else _FAILED)
+
+
+def _unreached(error: psycopg.Error) -> bool:
+    """Whether there was no connection, or it broke: only then the driver has no code of the server's."""
+    return isinstance(error, psycopg.OperationalError) and error.sqlstate is None
 
 
 def _unstorable(error: psycopg.Error) -> bool:

@@ -7,12 +7,12 @@ from pathlib import Path
 import apsw
 
 from backstay.errors import BackstayError, StoreUnavailable
+from backstay.store.signals import undisturbed
 from backstay.store.sqlite.connection import Durability, open_reader, open_writer
 from backstay.store.sqlite.faults import poisons, translated
 from backstay.store.sqlite.filelock import WriteLock
 from backstay.store.sqlite.filesystem import FileIdentity, refuse_replaced
 from backstay.store.sqlite.job import Job
-from backstay.store.sqlite.signals import undisturbed
 
 BATCH = 256
 CHECKPOINT_PAGES = 1_000

@@ -83,14 +83,19 @@ SELECT f.key, f.rank FROM (
 ) f ORDER BY f.rank DESC, f.key DESC LIMIT :limit OFFSET :offset
 
 -- name: old_commits
--- Forgets the marks of writers that began before this one.
-DELETE FROM commits WHERE writer < :writer
+-- Forgets marks that were left a day ago: whoever lost an answer has asked for it within minutes, or never will.
+DELETE FROM commits WHERE at < CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint) - 86400000
+
+-- name: add_worker
+-- Tells that a worker is at work, for the first time or again.
+INSERT INTO workers (id, host, pid, boot_id, started_at) VALUES (:worker, :host, :pid, :boot_id, :now)
+ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at
 
 -- name: release_leases
 -- A holder that closes says so: from now on its turns are anybody's to end.
 UPDATE sessions SET lease_until = 0 WHERE holder = :worker AND running_id IS NOT NULL
 
 -- name: old_workers
--- Forgets workers that began before this one and hold nothing.
-DELETE FROM workers w WHERE w.id < :worker
+-- Forgets workers that were not at work since and hold nothing.
+DELETE FROM workers w WHERE w.started_at < :moment
     AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.running_id IS NOT NULL AND s.holder = w.id)

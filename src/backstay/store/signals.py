@@ -2,8 +2,12 @@
 
 import importlib
 import signal
+import threading
 from collections.abc import Callable
 from types import FrameType
+from typing import TypeVar
+
+T = TypeVar("T")
 
 # Handlers of these run on the main thread and may raise there; what they would do is not ours to hold back.
 _OTHERS = (signal.SIGTERM, signal.SIGALRM, signal.SIGHUP)
@@ -27,7 +31,14 @@ def undisturbed(work: Callable[[], bool]) -> bool:
     return False if callable(handler) else work()
 
 
-def _holding(work: Callable[[], bool]) -> bool:
+def with_ctrl_c_held(work: Callable[[], T]) -> T:
+    """Do the work, on whatever thread; a Ctrl-C that would raise in the middle of it is raised when it is done."""
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    return _holding(work) if _plain.getsignal(signal.SIGINT) is signal.default_int_handler else work()
+
+
+def _holding(work: Callable[[], T]) -> T:
     held: list[int] = []
 
     def hold(number: int, _: FrameType | None) -> None:
