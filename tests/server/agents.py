@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 
-from backstay import Text
+from backstay import Custom, Text
 from backstay.agents import tool
 from backstay.agents.adapters import AgentLike
 from backstay.agents.port import AgentTurn
+from backstay.agents.scripted import ScriptedAgent
 from backstay.model.content import Body
 
 
@@ -43,4 +44,18 @@ async def careful(turn: AgentTurn) -> AsyncIterator[Body]:
     yield Text(str(await turn.call(launch, {"where": "the moon"})))
 
 
-AGENTS: Mapping[str, AgentLike] = {"default": echo, "patient": patient, "careful": careful}
+async def cut(turn: AgentTurn) -> AsyncIterator[Body]:
+    """Is cut off by its model."""
+    yield Text("as far as ")
+    yield Custom("answer_cut", {"reason": "length"})
+
+
+scripted = ScriptedAgent()
+
+AGENTS: Mapping[str, AgentLike] = {
+    "default": echo,
+    "patient": patient,
+    "careful": careful,
+    "scripted": scripted,
+    "cut": cut,
+}

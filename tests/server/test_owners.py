@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from backstay.server.app import OPERATIONS
+from backstay.server.openai.routes import OPERATIONS as WIRE
 from backstay.server.operation import OCTETS, AnyOperation
 from tests.server.house import House
 from tests.server.reader import Reader
@@ -27,8 +28,12 @@ BODIES: dict[str, Any] = {
     "decide_call": {"approved": True},
     "save_draft": {"text": "hello"},
     "mark_read": {"number": 1},
+    "update_conversation": {"metadata": {"a": "b"}},
+    "create_items": {"items": [{"role": "user", "content": "hello"}]},
 }
-NAMED = [operation for operation in OPERATIONS if "{" in operation.path]
+EVERYTHING = (*OPERATIONS, *WIRE)
+# A model is nobody's: who may ask at all may ask any of them.
+NAMED = [operation for operation in EVERYTHING if "{" in operation.path and operation.name != "read_model"]
 
 
 @pytest.fixture
@@ -59,6 +64,9 @@ def victim(house: House) -> Iterator[dict[str, str]]:
             "blob": blob,
             "token": token,
             "call": "c1",
+            "conversation": session.replace("ses_", "conv_"),
+            "response": turn.replace("trn_", "resp_"),
+            "item": message,
         }
         assert seen(client, session) == before, "somebody else changed it"
 
@@ -168,9 +176,46 @@ def test_every_operation_needs_a_caller_but_signing_in(house: House, victim: dic
             operation.name: nobody.request(
                 operation.method, filled(operation.path, victim, "foreign"), **body_of(operation, victim)
             )
-            for operation in OPERATIONS
+            for operation in EVERYTHING
             if not operation.public
         }
 
     assert {answer.status_code for answer in answers.values()} == {401}
-    assert all(msgspec.json.decode(answer.content)["code"] == "unauthenticated" for answer in answers.values())
+    told = [msgspec.json.decode(answer.content) for answer in answers.values()]
+    assert {body.get("error", body)["code"] for body in told} == {"unauthenticated"}
+
+
+@pytest.mark.parametrize("kind", ["foreign", "absent"])
+def test_somebody_elses_session_or_turn_cannot_be_named_in_a_body_or_header(
+    house: House, victim: dict[str, str], kind: str
+) -> None:
+    def name(what: str) -> str:
+        return victim[what] if kind == "foreign" else victim[what][:-4] + "zzzz"
+
+    asked = {"model": "default", "input": "hello"}
+    said = {"model": "default", "messages": [{"role": "user", "content": "hello"}]}
+    with house.client("stranger") as stranger:
+        answers = [
+            stranger.post("/v1/responses", json=asked | {"conversation": name("conversation")}),
+            stranger.post("/v1/responses", json=asked | {"conversation": {"id": name("conversation")}}),
+            stranger.post("/v1/responses", json=asked | {"previous_response_id": name("response")}),
+            stranger.get(f"/v1/responses/{name('response')}", params={"stream": "true", "starting_after": 1}),
+            *(
+                stranger.post("/v1/chat/completions", json=said, headers={"x-session-id": name(what)})
+                for what in ("session", "conversation")
+            ),
+        ]
+
+    assert [answer.status_code for answer in answers] == [404] * len(answers)
+    assert CANARY not in "".join(answer.text for answer in answers)
+
+
+def test_an_item_of_somebody_elses_conversation_is_not_found_through_ones_own(
+    house: House, victim: dict[str, str]
+) -> None:
+    with house.client("stranger") as stranger:
+        own = stranger.post("/v1/conversations", json={}).json()["id"]
+        for method in ("GET", "DELETE"):
+            assert stranger.request(method, f"/v1/conversations/{own}/items/{victim['message']}").status_code == 404
+        after = stranger.get(f"/v1/conversations/{own}/items", params={"after": victim["message"]})
+        assert after.status_code == 404

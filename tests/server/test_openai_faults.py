@@ -1,0 +1,116 @@
+"""Faults: whatever is refused, the official client raises the exception it has for it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from backstay.server.keys import new_secret
+from backstay.server.openai.routes import OPERATIONS
+from tests.server.agents import AGENTS
+from tests.server.house import House, a_house
+from tests.server.official import Ai, client_of, fault
+
+
+def test_who_shows_no_token_or_a_wrong_one_is_not_authenticated(house: House) -> None:
+    for token in ("sk-something", new_secret()):
+        with client_of(house, token) as ai, pytest.raises(openai.AuthenticationError) as refused:
+            ai.models.list()
+        assert fault(refused.value)["type"] == "authentication_error"
+
+
+def test_another_sites_page_is_denied_and_another_host_is_not_ours(house: House) -> None:
+    with client_of(house) as ai:
+        with pytest.raises(openai.PermissionDeniedError) as denied:
+            ai.models.list(extra_headers={"Origin": "https://evil.example"})
+        assert fault(denied.value)["type"] == "permission_error"
+        with pytest.raises(openai.APIStatusError) as refused:
+            ai.models.list(extra_headers={"Host": "evil.example"})
+        assert refused.value.status_code == 421
+        assert fault(refused.value)["code"] == "host"
+
+
+def test_who_asks_too_often_is_told_to_wait(path: Path) -> None:
+    with a_house(path, AGENTS, requests_per_second=0.01, request_burst=2) as house, client_of(house) as ai:
+        ai.models.list()
+        ai.models.list()
+        with pytest.raises(openai.RateLimitError) as refused:
+            ai.models.list()
+        assert fault(refused.value)["type"] == "rate_limit_error"
+        assert int(refused.value.response.headers["retry-after"]) >= 1
+
+
+def test_who_has_too_many_streams_open_is_told_to_wait_and_nothing_is_started(path: Path) -> None:
+    with a_house(path, AGENTS, streams_per_token=1) as house, client_of(house) as ai:
+        stream = ai.responses.create(model="patient", input="wait", stream=True)
+        first = next(stream)
+        for more in ({"stream": True}, {}):
+            with pytest.raises(openai.RateLimitError):
+                ai.responses.create(model="default", input="hello", **more)
+        with pytest.raises(openai.RateLimitError):
+            ai.chat.completions.create(model="default", messages=[{"role": "user", "content": "hello"}])
+        with house.client() as client:
+            assert len(client.get("/api/sessions").json()["sessions"]) == 1
+        ai.responses.cancel(first.response.id)
+        stream.close()
+
+
+def test_a_body_that_is_too_large_or_no_json_is_refused(house: House) -> None:
+    with client_of(house) as ai, pytest.raises(openai.APIStatusError) as refused:
+        ai.responses.create(model="default", input="x" * (2 << 20))
+    assert refused.value.status_code == 413
+    with house.client() as client:
+        for content, kind in ((b"{", "application/json"), (b"hello", "text/plain"), (b"\xff", "application/json")):
+            answer = client.post("/v1/responses", content=content, headers={"content-type": kind})
+            assert answer.status_code == 400
+            assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda ai: ai.models.retrieve("gpt-nothing"),
+        lambda ai: ai.responses.create(model="gpt-nothing", input="hello"),
+        lambda ai: ai.chat.completions.create(model="gpt-nothing", messages=[{"role": "user", "content": "x"}]),
+        lambda ai: ai.responses.retrieve("resp_nothing"),
+        lambda ai: ai.responses.create(model="default", input="x", conversation="conv_nothing"),
+        lambda ai: ai.responses.create(model="default", input="x", previous_response_id="nothing"),
+        lambda ai: ai.conversations.retrieve("nothing"),
+        lambda ai: ai.get("/nothing", cast_to=object),
+    ],
+)
+def test_what_is_not_there_is_not_found(house: House, ask: Callable[[Ai], Any]) -> None:
+    with client_of(house) as ai, pytest.raises(openai.NotFoundError) as refused:
+        ask(ai)
+    assert fault(refused.value)["type"] == "not_found_error"
+
+
+def test_an_ended_session_takes_nothing_more(house: House) -> None:
+    with client_of(house) as ai, house.client() as client:
+        conversation = ai.conversations.create().id
+        client.post(f"/api/sessions/{conversation.replace('conv_', 'ses_')}/end")
+        with pytest.raises(openai.ConflictError) as refused:
+            ai.responses.create(model="default", input="hello", conversation=conversation)
+        assert fault(refused.value)["code"] == "session_ended"
+
+
+def test_every_way_that_is_no_way_is_told_in_the_same_words(house: House) -> None:
+    with house.client() as client:
+        for operation in OPERATIONS:
+            path = operation.path.replace("{model:path}", "default").replace("{", "").replace("}", "")
+            answer = client.request("PATCH", path)
+            assert answer.status_code == 405
+            assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+
+
+def test_models_are_the_agents_that_are_served(house: House) -> None:
+    with client_of(house) as ai:
+        assert [model.id for model in ai.models.list()] == list(AGENTS)
+        assert ai.models.retrieve("patient").to_dict() == {
+            "id": "patient",
+            "object": "model",
+            "created": 0,
+            "owned_by": "backstay",
+        }
