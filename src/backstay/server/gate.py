@@ -112,7 +112,7 @@ class Gate:
     def _report(self, scope: Scope, seen: "_Seen", seconds: float) -> None:
         operation = scope.get("operation", "unknown")
         self._service.metrics.requests.add(operation=operation, status=str(seen.status))
-        if operation != "follow":
+        if not seen.streams:
             self._service.metrics.request_seconds.observe(seconds)
         caller: Caller | None = scope.get("caller")
         log.info(
@@ -128,16 +128,18 @@ class Gate:
 
 
 class _Seen:
-    """Puts the security headers on every answer and remembers its status."""
+    """Puts the security headers on every answer; remembers its status, and whether it lasts as long as a stream."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.status = 0
+        self.streams = False
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
+            self.streams = headers.get("content-type", "").startswith("text/event-stream")
             for name, value in SECURITY_HEADERS.items():
                 headers.setdefault(name, value)
             headers.setdefault("cache-control", "no-store")

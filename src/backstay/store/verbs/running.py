@@ -204,9 +204,12 @@ def end(tx: Transaction, door: Door, row: TurnRow, outcome: Outcome) -> Ended:
 
 def _give_up_calls(tx: Transaction, row: TurnRow, story: Sequence[EventBody]) -> tuple[str, ...]:
     """The calls that have no result: they may have run, and from now on nobody knows."""
-    if not any(isinstance(event, ToolCalled) for event in story):
+    calls = [event.call for event in story if isinstance(event, ToolCalled)]
+    if not calls:
         return ()
-    return tuple(call for _, call in sorted(tx.all("give_up_calls", turn=row.id)))
+    # What was left to the client was never ours to run.
+    theirs = {call.id for call in calls if call.client}
+    return tuple(call for _, call in sorted(tx.all("give_up_calls", turn=row.id)) if call not in theirs)
 
 
 def end_waiting(tx: Transaction, door: Door, row: TurnRow, outcome: Outcome) -> None:

@@ -285,6 +285,50 @@ class NoteContract(ContractBase):
         with pytest.raises(NotFound):
             store.place(session, said[5].id, owner=STRANGER)
 
+    def test_what_is_left_out_is_not_found_and_what_stays_is(self, store: Store) -> None:
+        session = new_session(store)
+        run(store, session, "a harbour", [Thought("hm"), Text("a lighthouse")])
+        talk(store, session)
+        said = said_in(store, session)
+
+        store.omit(session, said[1].id, owner=ME, keep=[1])
+        store.omit(session, said[0].id, owner=ME)
+
+        assert not store.search("harbour", owner=ME).hits
+        (hit,) = store.search("lighthouse", owner=ME).hits
+        assert hit.message == said_in(store, session)[0].id
+
+    def test_turns_are_undone_and_redone_around_what_is_left_out(self, store: Store) -> None:
+        session = new_session(store)
+        talk(store, session, 3)
+        store.omit(session, said_in(store, session)[1].id, owner=ME)
+        words = texts(store, session)
+
+        store.undo(session, owner=ME)
+        assert texts(store, session) == words[:-2]
+        store.redo(session, owner=ME)
+        assert texts(store, session) == words
+        store.undo(session, owner=ME)
+        store.undo(session, owner=ME)
+        assert texts(store, session) == ["question 1"]
+        store.undo(session, owner=ME)
+        assert texts(store, session) == []
+
+    # --- what a client runs ----------------------------------------------------------------------------------------
+
+    def test_a_call_that_is_left_to_the_client_may_not_have_run_here_and_takes_its_result_later(
+        self, store: Store
+    ) -> None:
+        session = new_session(store)
+        ended = run(store, session, "hello", [ToolCall("c1", "ask", client=True), ToolCall("c2", "look")])
+
+        ending = told(store, session)[-1]
+        assert isinstance(ending, event.TurnEnded)
+        assert ending.may_have_run == ("c2",)
+        store.record(session, [message.tool(ToolResult("c1", "yes"))], owner=ME)
+        assert said_in(store, session)[-1].parts == (ToolResult("c1", "yes"),)
+        assert ended.turn.outcome == Completed()
+
     # --- all of it travels ------------------------------------------------------------------------------------------
 
     def test_notes_are_exported_and_imported(self, store: Store, open_another: OpenAnother) -> None:
