@@ -10,10 +10,14 @@ from backstay.cli import plain
 from backstay.cli.access import link, tokens
 from backstay.cli.agents import agents
 from backstay.cli.chatting import chat
+from backstay.cli.completion import completion
+from backstay.cli.doctor import doctor
 from backstay.cli.exits import Exit
+from backstay.cli.exporting import export, import_session
 from backstay.cli.filing import archive, delete, end, pin, rename, tag, unarchive, unpin
 from backstay.cli.following import follow
 from backstay.cli.history import edit, fork, redo, retry, undo
+from backstay.cli.keeping import backup, migrate, move, retain, vacuum
 from backstay.cli.lineage import lineage
 from backstay.cli.listing import list_sessions
 from backstay.cli.searching import search
@@ -110,8 +114,17 @@ for verb in (
     tag,
     end,
     delete,
+    export,
+    import_session,
+    backup,
+    vacuum,
+    retain,
+    migrate,
+    move,
+    doctor,
     tokens,
     link,
+    completion,
     config,
 ):
     commands.add_command(verb)

@@ -91,9 +91,10 @@ def _draw(headings: Sequence[str], rows: Sequence[Sequence[str]], fold: int | No
 
 def facts(named: Sequence[tuple[str, str]]) -> None:
     """Names and what they stand for, one to a line."""
-    width = max(len(name) for name, _ in named)
-    for name, fact in named:
-        click.echo(f"{name:<{width}}  {plain.one_line(fact)}".rstrip())
+    harmless = [(plain.one_line(name), plain.one_line(fact)) for name, fact in named]
+    width = max(len(name) for name, _ in harmless)
+    for name, fact in harmless:
+        click.echo(f"{name:<{width}}  {fact}".rstrip())
 
 
 @contextmanager

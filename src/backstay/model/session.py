@@ -106,6 +106,15 @@ class Deleted(msgspec.Struct, frozen=True, kw_only=True):
     kept_messages: int
 
 
+class Forecast(msgspec.Struct, frozen=True, kw_only=True):
+    """What a collection and a fold would do now: sessions to expire and to delete, uploads to drop, turns to fold."""
+
+    expired: int = 0
+    deleted: int = 0
+    blobs: int = 0
+    folded: int = 0
+
+
 class Collected(msgspec.Struct, frozen=True, kw_only=True):
     """What a collection did: sessions found expired, sessions deleted, blobs and uploads dropped."""
 

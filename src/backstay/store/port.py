@@ -25,6 +25,7 @@ from backstay.model.session import (
     Collected,
     Deleted,
     Filing,
+    Forecast,
     Resolved,
     Session,
     SessionCursor,
@@ -582,8 +583,16 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def forecast(self, *, keep_closed_for: float | None = None, fold_older_than: float | None = None) -> Forecast:
+        """What `collect` and `fold` would do now if they were told this; changes nothing."""
+
+    @abstractmethod
     def fold(self, *, older_than: float = 3600.0, progress: Callable[[int], None] | None = None) -> int:
         """Replace the deltas of turns that ended so many seconds ago by one row each; how many rows went."""
+
+    @abstractmethod
+    def rebuild_index(self) -> None:
+        """Forget the search index; `index` then fills it from the messages, which are all it was ever made of."""
 
     @abstractmethod
     def index(self, *, progress: Callable[[int], None] | None = None) -> int:

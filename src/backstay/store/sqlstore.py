@@ -39,6 +39,7 @@ from backstay.model.session import (
     Collected,
     Deleted,
     Filing,
+    Forecast,
     Resolved,
     Session,
     SessionCursor,
@@ -671,6 +672,9 @@ class SqlStore(Store):
         self._engine.tidy()
         return Collected(expired=expired, deleted=deleted, messages=messages, blobs=dropped)
 
+    def forecast(self, *, keep_closed_for: float | None = None, fold_older_than: float | None = None) -> Forecast:
+        return self._read(maintenance.forecast, keep_closed_for, fold_older_than, forgotten=DAY_MS)
+
     def fold(self, *, older_than: float = 3600.0, progress: Callable[[int], None] | None = None) -> int:
         moment = self._engine.now() - round(older_than * 1000)
         gone = 0
@@ -681,6 +685,9 @@ class SqlStore(Store):
                 progress(gone)
             if turns < 100:
                 return gone
+
+    def rebuild_index(self) -> None:
+        self._engine.write(search.forget)
 
     def index(self, *, progress: Callable[[int], None] | None = None) -> int:
         read = 0

@@ -50,11 +50,23 @@ def migrate(wire: Wire, place: str, steps: Sequence[Migration]) -> tuple[int, in
     except psycopg.Error as error:
         raise translated(error, place) from error
     if schema > steps[-1].number:
-        raise SchemaMismatch(
-            f"{place} has schema {schema}; this version of Backstay knows up to {steps[-1].number}",
-            hint="Upgrade this installation: pip install --upgrade backstay",
-        )
+        raise _newer(place, schema, steps)
     return schema, server_time
+
+
+def found_schema(wire: Wire, place: str, steps: Sequence[Migration]) -> int:
+    """The number of the last migration that was applied, 0 for an empty database; nothing is changed."""
+    schema, _ = _schema(wire, place)
+    if schema > steps[-1].number:
+        raise _newer(place, schema, steps)
+    return schema
+
+
+def _newer(place: str, schema: int, steps: Sequence[Migration]) -> SchemaMismatch:
+    return SchemaMismatch(
+        f"{place} has schema {schema}; this version of Backstay knows up to {steps[-1].number}",
+        hint="Upgrade this installation: pip install --upgrade backstay",
+    )
 
 
 def _apply(wire: Wire, place: str, steps: Sequence[Migration]) -> None:

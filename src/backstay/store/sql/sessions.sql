@@ -120,6 +120,16 @@ WHERE s.state = 'open' AND (s.idle_ttl IS NOT NULL OR s.expires_by IS NOT NULL)
     AND {{expiry}} <= :now
 LIMIT :limit
 
+-- name: forecast
+-- What a collection at this moment would do, counted: sessions to expire, sessions to delete, blobs to drop, and turns
+-- whose deltas a fold would replace.
+SELECT
+    (SELECT count(*) FROM sessions s WHERE s.state = 'open' AND (s.idle_ttl IS NOT NULL OR s.expires_by IS NOT NULL)
+        AND s.running_id IS NULL AND s.waiting = 0 AND {{expiry}} <= :now),
+    (SELECT count(*) FROM sessions WHERE state IN ('ended', 'expired') AND ended_at < :closed),
+    (SELECT count(*) FROM ({{forgotten_blobs}}) forgotten),
+    (SELECT count(*) FROM turns t WHERE t.first_event IS NOT NULL AND t.state = 'ended' AND t.ended_at <= :fold)
+
 -- name: closed_before
 -- Sessions that ended or expired before this moment.
 SELECT id, owner FROM sessions WHERE state IN ('ended', 'expired') AND ended_at < :moment ORDER BY ended_at LIMIT :limit

@@ -31,7 +31,7 @@ T = TypeVar("T")
 MACHINE = "local"
 
 _MONTH_MS = 30 * 86_400_000
-_QUERIES: Queries = load(shared(), files("backstay.store.sqlite").joinpath("sql"))
+QUERIES: Queries = load(shared(), files("backstay.store.sqlite").joinpath("sql"))
 
 
 class SqliteEngine:
@@ -54,7 +54,7 @@ class SqliteEngine:
         ids = IdSource(clock)
         self.worker: WorkerId = ids.worker()
         self._setting = Setting(
-            queries=_QUERIES,
+            queries=QUERIES,
             clock=clock,
             ids=ids,
             limits=limits,

@@ -73,7 +73,7 @@ def _create(path: Path) -> None:
 
 def refuse_network(path: Path, mounts: Path = MOUNTS) -> None:
     """Raise if the file would lie on a network file system."""
-    kind = _kind_of(path, mounts)
+    kind = kind_of(path, mounts)
     if kind in NETWORK:
         raise StoreUnavailable(
             f"{path} lies on a network file system ({kind}), where file locks cannot be trusted",
@@ -81,7 +81,7 @@ def refuse_network(path: Path, mounts: Path = MOUNTS) -> None:
         )
 
 
-def _kind_of(path: Path, mounts: Path) -> str | None:
+def kind_of(path: Path, mounts: Path) -> str | None:
     """The type of the file system with the longest mount point above the path; None where the system does not say."""
     try:
         lines = mounts.read_text().splitlines()

@@ -1,7 +1,7 @@
 """Migrations: numbered files, applied under the write lock, one transaction each, with a backup before."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
@@ -97,7 +97,7 @@ def migrate(connection: apsw.Connection, path: Path, steps: Sequence[Migration])
         _apply(connection, step)
 
 
-def backup(connection: apsw.Connection, target: Path) -> None:
+def backup(connection: apsw.Connection, target: Path, progress: Callable[[int, int], None] | None = None) -> None:
     """Copy the whole database to `target`, which appears complete or not at all."""
     unfinished = target.with_name(target.name + ".part")
     unfinished.unlink(missing_ok=True)
@@ -107,6 +107,8 @@ def backup(connection: apsw.Connection, target: Path) -> None:
         with copy.backup("main", connection, "main") as work:
             while not work.done:
                 work.step(1_000)
+                if progress is not None:
+                    progress(work.page_count - work.remaining, work.page_count)
     finally:
         copy.close()
     unfinished.rename(target)

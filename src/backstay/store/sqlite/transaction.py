@@ -6,7 +6,7 @@ from typing import NamedTuple
 import apsw
 
 from backstay.clock import Clock
-from backstay.errors import InvalidPayload
+from backstay.errors import CorruptRecord, InvalidPayload
 from backstay.model.ids import IdSource, WorkerId
 from backstay.model.lease import Lease
 from backstay.model.limits import Limits
@@ -60,6 +60,8 @@ class SqliteTransaction:
     def one(self, query: str, /, **parameters: Parameter) -> Row | None:
         try:
             row: Row | None = self._connection.execute(self._setting.queries[query], parameters).fetchone()
+        except UnicodeDecodeError as error:
+            raise _mangled(query, error) from error
         except (UnicodeEncodeError, OverflowError, TypeError) as error:
             raise _unstorable(error) from error
         return row
@@ -67,6 +69,8 @@ class SqliteTransaction:
     def all(self, query: str, /, **parameters: Parameter) -> list[Row]:
         try:
             return self._connection.execute(self._setting.queries[query], parameters).fetchall()
+        except UnicodeDecodeError as error:
+            raise _mangled(query, error) from error
         except (UnicodeEncodeError, OverflowError, TypeError) as error:
             raise _unstorable(error) from error
 
@@ -96,6 +100,11 @@ class SqliteTransaction:
 
     def widened(self, query: SearchQuery, text: str) -> SearchQuery:
         return query
+
+
+def _mangled(query: str, error: UnicodeDecodeError) -> CorruptRecord:
+    """The file is damaged in a place that the database itself does not look at."""
+    return CorruptRecord(f"a row of {query}", f"holds text that is none: {error}")
 
 
 def _unstorable(error: Exception) -> InvalidPayload:

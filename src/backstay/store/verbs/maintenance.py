@@ -1,7 +1,7 @@
 """Maintenance: what keeps the store small and quick. It never reorders anybody's list of sessions."""
 
 from backstay.model.ids import SessionId, TurnId
-from backstay.model.session import Deleted
+from backstay.model.session import Deleted, Forecast
 from backstay.store.door import Door
 from backstay.store.engine import Transaction
 from backstay.store.verbs import deletion, events, running, sessions
@@ -23,6 +23,16 @@ def expire_some(tx: Transaction, limit: int) -> int:
     for row in rows:
         sessions.expire(tx, Door(*row))
     return len(rows)
+
+
+def forecast(
+    tx: Transaction, keep_closed_for: float | None, fold_older_than: float | None, *, forgotten: int
+) -> Forecast:
+    """What would be expired, deleted, dropped and folded now. Nothing was closed or ended before time began."""
+    closed = 0 if keep_closed_for is None else tx.now - round(keep_closed_for * 1000)
+    fold = -1 if fold_older_than is None else tx.now - round(fold_older_than * 1000)
+    row = tx.one("forecast", now=tx.now, closed=closed, moment=tx.now - forgotten, fold=fold, limit=1 << 40)
+    return Forecast() if row is None else Forecast(expired=row[0], deleted=row[1], blobs=row[2], folded=row[3])
 
 
 def closed_before(tx: Transaction, moment: int, limit: int) -> list[tuple[SessionId, str]]:

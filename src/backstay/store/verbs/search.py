@@ -21,6 +21,13 @@ _STEP = 100
 _INDEXED = ("user", "assistant")
 
 
+def forget(tx: Transaction) -> None:
+    """Empty the index, as if no message had been read into it yet."""
+    # First the mark, for which whoever indexes just now is waited.
+    tx.run("set_indexed", key=0)
+    tx.run("empty_index")
+
+
 def index(tx: Transaction, limit: int) -> int:
     """Read the next messages into the index; how many there were."""
     rows = tx.all("unindexed", limit=limit)

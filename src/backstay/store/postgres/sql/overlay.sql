@@ -99,3 +99,6 @@ UPDATE sessions SET lease_until = 0 WHERE holder = :worker AND running_id IS NOT
 -- Forgets workers that were not at work since and hold nothing.
 DELETE FROM workers w WHERE w.started_at < :moment
     AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.running_id IS NOT NULL AND s.holder = w.id)
+
+-- name: empty_index
+DELETE FROM search

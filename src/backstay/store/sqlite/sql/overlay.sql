@@ -14,3 +14,6 @@ ORDER BY bm25(search, 1.0, 0.0), search.rowid DESC LIMIT :limit OFFSET :offset
 -- name: old_commits
 -- Forgets the marks of writers that began before this one.
 DELETE FROM commits WHERE writer < :writer
+
+-- name: empty_index
+INSERT INTO search (search) VALUES ('delete-all')
