@@ -343,7 +343,7 @@ def test_a_repeated_key_is_the_same_response_wherever_it_goes(ai: Ai) -> None:
 
 def test_a_stream_that_was_folded_has_expired_and_the_response_has_not(house: House, ai: Ai) -> None:
     response = ai.responses.create(model="scripted", input="think of tea\ncalc 1+1")
-    with open_store(house.path) as store:
+    with open_store(house.place) as store:
         store.fold(older_than=-1)
 
     assert ai.responses.retrieve(response.id) == response
