@@ -4,11 +4,12 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from typing import Any, TypeVar
 
 from backstay import Text, open_store
 from backstay.agents.port import AgentTurn
+from backstay.errors import StoreUnavailable
 from backstay.model.content import Body
 from backstay.model.event import Event, TextDelta, TurnEnded
 from backstay.model.message import Message
@@ -108,6 +109,13 @@ async def first_words(turn: TurnHandle) -> str:
 async def _events(turn: TurnHandle) -> Any:  # Any: an async generator, whose type the handle does not promise
     async for event in turn.events():
         yield event
+
+
+async def one_of_many(session: SessionHandle, text: str) -> TurnHandle:
+    """Send it as one of a crowd: who is told that the store did not get round to it in time asks again."""
+    while True:
+        with suppress(StoreUnavailable):
+            return await session.send(text, request_id=text)
 
 
 async def story_of(turn: TurnHandle, after: int | None = None) -> list[Event]:

@@ -17,7 +17,7 @@ from backstay.runtime.session import SessionHandle
 from backstay.testing import ManualClock
 from tests.runtime.house import Resident
 from tests.runtime.knowing import Knowing, Learning, heard_and_known
-from tests.runtime.stage import Gate, echo, play, saying, set_in_the_end, until, until_end
+from tests.runtime.stage import Gate, echo, one_of_many, play, saying, set_in_the_end, until, until_end
 
 CHAT = Address.chat("telegram", "dm", chat="42")
 
@@ -34,7 +34,7 @@ def test_a_hundred_first_messages_at_once_build_one_agent(path: Path, prompt: bo
     async def story() -> None:
         async with backstay.open(path, agent=Knowing, prompt=prompt) as app:
             session = await app.session(CHAT)
-            turns = await asyncio.gather(*(session.send(f"{number}") for number in range(100)))
+            turns = await asyncio.gather(*(one_of_many(session, f"{number}") for number in range(100)))
             assert {await turn.outcome() for turn in turns} == {Completed()}
             for turn in turns:
                 heard, known = await heard_and_known(session, turn.id)

@@ -12,7 +12,7 @@ from backstay.model.content import Body
 from backstay.model.event import START, TextDelta
 from backstay.model.turn import Completed
 from tests.databases import Place
-from tests.runtime.stage import Gate, first_words, nothing_can_be_written, play, story_of, words_in
+from tests.runtime.stage import Gate, first_words, nothing_can_be_written, one_of_many, play, story_of, words_in
 
 CROWD = 200
 
@@ -42,7 +42,7 @@ def test_two_hundred_sessions_stream_at_once_and_everything_is_right(path: Place
 
     async def one(app: backstay.App, number: int) -> None:
         session = await app.session()
-        turn = await session.send(f"{number}")
+        turn = await one_of_many(session, f"{number}")
         events = await story_of(turn)
         said = f"{number}: 0 1 2 3 4 twice is {2 * number}"
         assert "".join(words_in(events)) == said
