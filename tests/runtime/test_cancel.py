@@ -1,6 +1,7 @@
 """Cancelling: the turn stops, everything it said is kept at once, and nothing it does later is heard."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import AsyncIterator, Iterator
 
@@ -333,6 +334,38 @@ def test_an_agent_that_ignores_cancellation_is_abandoned_and_counted(path: Place
                 assert await (await session.send("and you?", agent="echo")).outcome() == Completed()
 
     play(story())
+
+
+def test_what_an_agent_says_after_it_was_left_behind_troubles_nobody(path: Place) -> None:
+    release, spoke = asyncio.Event(), asyncio.Event()
+    troubles: list[dict[str, object]] = []
+
+    async def deaf(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text("one ")
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        spoke.set()
+        yield Text("and another thing")
+
+    async def story() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: troubles.append(context))
+        app = backstay.open(path, agent=deaf, timing=SHORT)
+        with set_in_the_end(release):
+            async with app:
+                turn = await (await app.session()).send("count")
+                await first_words(turn)
+                assert isinstance(await turn.cancel(), Cancelled)
+                await until(lambda: app.abandoned == 1)
+                release.set()
+                await spoke.wait()
+                await until(lambda: not any(task.get_name() == f"speak {turn.id}" for task in asyncio.all_tasks()))
+
+    play(story())
+    gc.collect()
+    assert troubles == []
 
 
 def test_what_waits_goes_on_after_a_cancellation(path: Place, prompt: bool) -> None:

@@ -193,8 +193,8 @@ class Runner:
             task.cancel()
             _, stubborn = await asyncio.wait({task}, timeout=self._timing.grace)
             self._stubborn += len(stubborn)
-        if task.done() and not task.cancelled():
-            task.exception()
+        # However late it ends: how it does is nobody's concern any more, and no trouble of the program.
+        task.add_done_callback(_look_away)
         return not task.done()
 
     # --- the end ----------------------------------------------------------------------------------------------------
@@ -244,3 +244,8 @@ class Runner:
         except Exception:
             log.warning("it is not known how long a session is", extra={"session": turn.session}, exc_info=True)
             return False
+
+
+def _look_away(task: "asyncio.Task[Any]") -> None:
+    if not task.cancelled():
+        task.exception()
