@@ -170,6 +170,11 @@ class Terminal:
         """Press Ctrl-C."""
         self.type("\x03")
 
+    @property
+    def echoes(self) -> bool:
+        """Whether what is typed is echoed, as it is unless a program asked for every key."""
+        return bool(termios.tcgetattr(self._master)[3] & termios.ECHO)
+
     def wait_until(self, seen: Callable[[str], object]) -> str:
         """Until this holds for all there is to read; what there is to read then."""
         end = time.monotonic() + PATIENCE

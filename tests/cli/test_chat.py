@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,6 +89,21 @@ def test_ctrl_c_twice_leaves_where_nothing_runs(shown: Terminal) -> None:
 
     assert shown.wait_for_end() == 0
     assert "Come back with: backstay chat --session ses_" in shown.screen.text
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_chat_that_is_told_to_end_ends_its_turn_and_leaves_the_terminal_as_it_was(
+    shown: Terminal, place: Place, number: int
+) -> None:
+    shown.enter("hang 1")
+    shown.wait_for("and now")
+    shown.process.send_signal(number)
+
+    assert shown.wait_for_end() == 0
+    assert shown.echoes
+    with open_store(place) as store:
+        [turn] = turns_of(store, session_of(shown))
+        assert store.turn(turn, owner="local").state == "ended"
 
 
 def test_ctrl_c_takes_back_what_was_typed_before_it_leaves(shown: Terminal) -> None:

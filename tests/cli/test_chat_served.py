@@ -2,8 +2,10 @@
 
 import json
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +267,29 @@ def test_titles_exports_and_help(shown: Terminal, place: Place, folder: Path) ->
 
     assert shown.wait_for_end() == 0
     assert json.loads((folder / "out.json").read_text())["session"]["title"] == "A cup of tea"
+
+
+@pytest.mark.parametrize("body", [b"<html>It works!</html>", b"{}", b"[]", b"\xff"])
+def test_something_else_than_a_server_is_told_in_a_sentence(folder: Path, body: bytes) -> None:
+    class Foreign(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Foreign) as foreign:
+        threading.Thread(target=foreign.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{foreign.server_port}"
+        told = piped(folder, "--server", url, "--token", "bsk_x", said=b"hello\n")
+        foreign.shutdown()
+
+    assert told.returncode == 1
+    assert told.stderr.decode().startswith("error: the server says something that cannot be understood")
+    assert "Traceback" not in told.stderr.decode()
 
 
 def test_from_a_pipe_a_server_answers_line_by_line(folder: Path, place: Place) -> None:

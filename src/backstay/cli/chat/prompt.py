@@ -17,7 +17,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from backstay.cli.chat.paint import PROMPT, Paint
-from backstay.cli.chat.stage import Heard, Line
+from backstay.cli.chat.stage import Heard, Line, farewells
 from backstay.cli.chat.story import Block
 
 # So often is the tail drawn at most, in seconds.
@@ -63,7 +63,8 @@ class PromptStage:
         """The line can be typed on inside the block."""
         typing = asyncio.create_task(self._type(), name="backstay prompt")
         try:
-            yield self
+            with farewells(self._heard):
+                yield self
         finally:
             if self._prompt.app.is_running:
                 self._prompt.app.exit()
@@ -89,7 +90,7 @@ class PromptStage:
     async def _type(self) -> None:
         with suppress(EOFError):
             await self._prompt.prompt_async()
-        self._heard.put_nowait("end")
+        self._heard.put_nowait("leave")
 
     def _write_above(self, text: str) -> None:
         """Take the line away, write, and draw the line again below.
@@ -142,7 +143,7 @@ class PromptStage:
         @keys.add("c-d")
         def _(event: KeyPressEvent) -> None:
             if not event.current_buffer.text:
-                self._heard.put_nowait("end")
+                self._heard.put_nowait("leave")
 
         return keys
 

@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 # The server gives a sign of life every 15 seconds unless told otherwise; it may be told otherwise.
 _SILENCE = 60.0
+# A summariser takes its time.
+_SUMMARY = 3_600.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _KINDS: dict[int, type[BackstayError]] = {404: NotFound, 409: Conflict, 412: Conflict, 503: StoreUnavailable}
-
-_event = msgspec.json.Decoder(Event).decode
 
 
 class _Problem(msgspec.Struct):
@@ -104,7 +104,7 @@ class RemoteExchange:
         return await self._ask("POST", f"api/sessions/{session}/fork", Session, {})
 
     async def compact(self, session: SessionId, focus: str) -> None:
-        await self._ask("POST", f"api/sessions/{session}/compact", Window, {"focus": focus})
+        await self._ask("POST", f"api/sessions/{session}/compact", Window, {"focus": focus}, seconds=_SUMMARY)
 
     async def rename(self, session: SessionId, title: str) -> None:
         await self._ask("PATCH", f"api/sessions/{session}", Session, {"title": title})
@@ -158,7 +158,7 @@ class RemoteExchange:
                 if frame.get(b"event") == b"resync":
                     raise StoryChanged
                 if frame.get(b"event") == b"story":
-                    event = _event(frame[b"data"])
+                    event = _read(frame[b"data"], Event)
                     place.last = frame[b"id"].decode()
                     yield event
 
@@ -184,8 +184,11 @@ class RemoteExchange:
         *,
         query: dict[str, str] | None = None,
         headers: dict[str, str] | None = None,
+        seconds: float | None = None,
     ) -> T:
         sent: dict[str, Any] = {"params": query, "headers": headers}  # Any: what httpx2 takes
+        if seconds is not None:
+            sent["timeout"] = seconds
         if body is not None:
             sent["json"] = body
         try:
@@ -196,7 +199,7 @@ class RemoteExchange:
             ) from error
         if not response.is_success:
             raise _refusal(response.status_code, response.content)
-        return msgspec.json.decode(response.content, type=answer)
+        return _read(response.content, answer)
 
 
 class _Place:
@@ -219,6 +222,16 @@ async def _blocks(pieces: AsyncIterator[bytes]) -> AsyncIterator[dict[bytes, byt
         for block in whole:
             lines = (line.partition(b": ") for line in block.split(b"\n"))
             yield {name: value for name, _, value in lines}
+
+
+def _read(content: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise BackstayError(
+            "the server says something that cannot be understood",
+            hint="Check that --server is the URL of a Backstay server, and that it is no newer than this program.",
+        ) from error
 
 
 def _refusal(status: int, body: bytes) -> BackstayError:

@@ -7,8 +7,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -23,8 +23,11 @@ class Line(msgspec.Struct, frozen=True):
     text: str
 
 
-# A person pressed Ctrl-C, or will say nothing more.
-Heard = Line | Literal["interrupt", "end"]
+# A person pressed Ctrl-C, will say nothing more, or is leaving.
+Heard = Line | Literal["interrupt", "end", "leave"]
+
+# Whoever sends these wants us gone, in good order.
+_FAREWELLS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Stage(Protocol):
@@ -65,11 +68,12 @@ class PipeStage:
     async def open(self) -> AsyncIterator["PipeStage"]:
         """Listen inside the block."""
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, self._heard.put_nowait, "interrupt")
         # A thread that nobody waits for: it may be reading when everything else is over.
         threading.Thread(target=self._read, args=[loop], name="backstay input", daemon=True).start()
+        loop.add_signal_handler(signal.SIGINT, self._heard.put_nowait, "interrupt")
         try:
-            yield self
+            with farewells(self._heard):
+                yield self
         finally:
             loop.remove_signal_handler(signal.SIGINT)
 
@@ -96,15 +100,33 @@ class PipeStage:
             loop.call_soon_threadsafe(self._heard.put_nowait, heard)
 
         with suppress(RuntimeError):  # The loop is closed: nobody listens any more.
-            for line in sys.stdin.buffer:
+            for line in sys.stdin.buffer if sys.stdin else ():
                 self._taken.acquire()
                 hand_over(Line(line.decode(errors="replace").rstrip("\r\n")))
             hand_over("end")
 
 
+@contextmanager
+def farewells(heard: "asyncio.Queue[Heard]") -> Iterator[None]:
+    """Inside the block, a signal to end is heard as a person who leaves."""
+    loop = asyncio.get_running_loop()
+    for number in _FAREWELLS:
+        loop.add_signal_handler(number, heard.put_nowait, "leave")
+    try:
+        yield
+    finally:
+        for number in _FAREWELLS:
+            loop.remove_signal_handler(number)
+
+
 def is_terminal() -> bool:
     """Whether a person sits at both ends."""
-    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return (
+        sys.stdin is not None
+        and sys.stdin.isatty()
+        and sys.stdout.isatty()
+        and os.environ.get("TERM", "dumb") != "dumb"
+    )
 
 
 def history_file(environment: Mapping[str, str]) -> Path | None:

@@ -19,7 +19,7 @@ from backstay.cli.chat.exchange import Away, Back, Busy, Exchange, Told
 from backstay.cli.chat.paint import PROMPT
 from backstay.cli.chat.stage import Heard, Stage
 from backstay.cli.chat.story import Block, Note, Story, blocks_of
-from backstay.errors import BackstayError, InvalidPayload, NotFound, NothingToDo, StoryChanged
+from backstay.errors import BackstayError, InvalidPayload, NotFound, NothingToDo, StoreUnavailable, StoryChanged
 from backstay.model.address import Address
 from backstay.model.ids import SessionId, TurnId, check_session_id
 from backstay.model.message import Message
@@ -29,6 +29,7 @@ from backstay.model.session import Session
 # So many messages of what was said before are shown when a session is opened.
 _SHOWN = 12
 _LISTED = 15
+_PAUSE = 0.5
 
 
 class Talk:
@@ -97,12 +98,11 @@ class Talk:
             if not again:
                 await self._interrupt()
             return not again
+        if heard == "leave":
+            return False
         self._interrupted = False
-        if heard == "end":
-            # Whoever reads from a pipe has what it said answered before it leaves.
-            lines.put_nowait("/quit")
-            return self._stage.paced
-        lines.put_nowait(heard.text)
+        # At the end of a pipe, what it said is answered before the chat is over.
+        lines.put_nowait("/quit" if heard == "end" else heard.text)
         return True
 
     async def _interrupt(self) -> None:
@@ -352,7 +352,7 @@ class Talk:
 
     async def _catch_up(self) -> None:
         """Until all is shown that had happened by now, and nothing runs or a tool asks for the person's word."""
-        last = (await self._exchange.session(self.session)).last_event
+        last = await self._last_event()
         while not (self._story.seen >= last and (self._is_quiet() or self._story.asking)):
             watching = self._watching
             if watching is None or watching.done():
@@ -361,6 +361,13 @@ class Talk:
             news = asyncio.ensure_future(self._news.wait())
             await _first(news, watching)
             news.cancel()
+
+    async def _last_event(self) -> int:
+        """The number of the last event, for which a place that is away is waited for."""
+        while True:
+            with suppress(StoreUnavailable):
+                return (await self._exchange.session(self.session)).last_event
+            await asyncio.sleep(_PAUSE)
 
     def _is_quiet(self) -> bool:
         return self._story.over or not (self._story.running or self._story.waiting)
