@@ -20,6 +20,7 @@ CANARY = "canary-7f3a9c"
 # A body that each operation would accept, from its owner.
 BODIES: dict[str, Any] = {
     "file_session": {"title": "mine"},
+    "point_address": {"address": "chat://telegram/dm/42"},
     "submit_turn": {"text": "hello"},
     "steer_turn": {"text": "hello"},
     "record_messages": {"messages": [{"role": "user", "parts": [{"type": "text", "text": "hello"}]}]},

@@ -28,6 +28,18 @@ def test_the_same_address_leads_to_the_same_session(client: httpx2.Client) -> No
     assert first.json()["id"] == again.json()["id"]
 
 
+def test_an_address_can_be_led_to_another_session(client: httpx2.Client) -> None:
+    address = {"address": "chat://slack/dm/U1"}
+    client.post("/api/sessions", json=address)
+    other = new_session(client)
+
+    led = client.put(f"/api/sessions/{other}/address", json=address)
+
+    assert (led.status_code, led.json()["id"]) == (200, other)
+    assert client.post("/api/sessions", json=address).json()["id"] == other
+    assert client.put(f"/api/sessions/{other}/address", json={"address": "nonsense"}).status_code == 422
+
+
 def test_the_list_is_read_page_by_page(client: httpx2.Client) -> None:
     made = {new_session(client) for _ in range(7)}
     seen: list[str] = []
