@@ -56,7 +56,7 @@ def chatting(folder: Path, *arguments: str, rows: int = 40) -> Iterator[Terminal
     """`backstay chat` on a terminal, ready to be typed on."""
     command = [str(COMMAND), "chat", *arguments]
     with terminal(command, cwd=folder, environment=surroundings(folder), rows=rows) as shown:
-        shown.wait_until(lambda seen: seen.endswith("›"))
+        shown.wait_until(lambda seen: "ses_" in seen and seen.endswith("›"))
         yield shown
 
 

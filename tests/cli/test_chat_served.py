@@ -89,6 +89,22 @@ def test_a_chat_with_the_database_and_one_with_its_server_stay_in_step(folder: P
     assert [numbers(seen) for seen in told] == [[0, 1, 2, 0], [0, 1, 2, 0]]
 
 
+def test_ctrl_c_cancels_what_runs_now_whoever_sent_it_and_whatever_it_cancelled_before(
+    folder: Path, place: Place
+) -> None:
+    with a_server(folder, place) as served, a_chat(folder, served) as shown, served.client() as client:
+        shown.enter("hang 1")
+        shown.wait_for("and now")
+        shown.control_c()
+        shown.wait_for("✗ cancelled")
+        client.post(f"/api/sessions/{session_of(shown)}/turns", json={"text": "hang 2"}).raise_for_status()
+        shown.wait_until(lambda seen: seen.count("and now") == 2 and "Ctrl-C cancels" in seen)
+        shown.control_c()
+
+        shown.wait_until(lambda seen: seen.count("✗ cancelled") == 2)
+        assert shown.process.poll() is None
+
+
 # --- the server dies ------------------------------------------------------------------------------------------------
 
 

@@ -83,13 +83,26 @@ class Talk:
         """Take what the person does as it comes: Ctrl-C is heard whatever is under way."""
         hearing = asyncio.ensure_future(self._stage.hear())
         try:
-            while await _first(hearing, doing) is not doing:
+            while not doing.done():
+                await _first(hearing, doing, *self._unfinished())
+                if not hearing.done():
+                    continue
                 if not await self._heard(hearing.result(), lines):
                     return
                 hearing = asyncio.ensure_future(self._stage.hear())
             doing.result()
         finally:
             hearing.cancel()
+
+    def _unfinished(self) -> "list[asyncio.Task[None]]":
+        """The task that shows the story, while it does; whatever nobody foresaw in it is not kept quiet."""
+        watching = self._watching
+        if watching is None or watching.cancelled():
+            return []
+        if watching.done():
+            watching.result()
+            return []
+        return [watching]
 
     async def _heard(self, heard: Heard, lines: "asyncio.Queue[str]") -> bool:
         """Take in what the person did; whether they stay."""
@@ -132,6 +145,7 @@ class Talk:
         if isinstance(order, Order) and order.name == "quit":
             return True
         if isinstance(order, Order):
+            self._editing = False
             await self._stage.show([Note(f"{PROMPT}{plain.one_line(line)}")])
             await self._attempt(lambda: self._obey(order))
         else:
@@ -301,12 +315,11 @@ class Talk:
 
     async def _open(self, session: Session) -> None:
         """Show the session from a little before its end, and then whatever happens in it."""
+        inherited, start = await self._beginning(session)
         await _stopped(self._watching)
-        self.session, self._editing = session.id, False
+        self.session, self._story = session.id, Story(start)
         title = f"{plain.one_line(session.title)} · " if session.title else ""
         await self._stage.show([Note(f"── {title}{session.id} · {plain.one_line(self._exchange.name)} ──")])
-        inherited, start = await self._beginning(session)
-        self._story = Story(start)
         await self._stage.show(inherited)
         self._watching = asyncio.create_task(self._watch(session.id), name="backstay story")
 
@@ -344,7 +357,10 @@ class Talk:
                 self._away = False
                 await self._stage.show([Note("⋯ and here it is again")])
             case _:
+                running = self._story.running
                 await self._stage.show(self._story.tell(told))
+                # Ctrl-C was meant for what ran then, not for what runs now.
+                self._interrupted = self._interrupted and self._story.running in (None, running)
         self._stage.refresh()
         self._news.set()
         # A long story is told in one breath; whoever types meanwhile is heard.
