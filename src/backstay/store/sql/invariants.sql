@@ -13,7 +13,8 @@ SELECT session_id FROM turns WHERE state = 'running' GROUP BY session_id HAVING 
 
 -- name: running_turns_unknown_to_the_door
 SELECT t.session_id FROM turns t JOIN sessions s ON s.id = t.session_id
-WHERE t.state = 'running' AND s.running_id IS DISTINCT FROM t.id AND t.taken_by IS DISTINCT FROM s.running_id
+WHERE t.state = 'running' AND s.running_id IS DISTINCT FROM t.id
+    AND (t.taken_by IS NULL OR t.taken_by IS DISTINCT FROM s.running_id)
 
 -- name: doors_that_know_no_running_turn
 SELECT s.id FROM sessions s WHERE s.running_id IS NOT NULL

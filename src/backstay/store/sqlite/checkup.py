@@ -14,7 +14,7 @@ from backstay.errors import BackstayError, SchemaMismatch, StoreArriving, StoreE
 from backstay.model.ids import IdSource, WorkerId
 from backstay.model.lease import Lease
 from backstay.model.limits import Limits
-from backstay.model.upkeep import Finding
+from backstay.model.upkeep import Finding, Mend
 from backstay.store.soundness import RESTORE, examine
 from backstay.store.sqlite.connection import APPLICATION_ID, open_reader, pragma, refuse_old_sqlite
 from backstay.store.sqlite.engine import QUERIES
@@ -42,9 +42,10 @@ def checkup(path: Path, *, quick: bool, tell: Tell, mounts: Path = MOUNTS) -> It
         return
     path = path.resolve()
     yield _file_system(path, mounts)
-    yield from _permissions(path)
-    yield _disk(path)
     whose = _whose(path)
+    # Whatever is somebody else's is left as it is.
+    yield from _permissions(path, mend=None if whose.level == "wrong" else "permissions")
+    yield _disk(path)
     yield whose
     if whose.level == "wrong" or path.stat().st_size == 0:
         return
@@ -91,7 +92,7 @@ def _file_system(path: Path, mounts: Path) -> Finding:
     return Finding(about="file system", level="fine", said=kind)
 
 
-def _permissions(path: Path) -> Iterator[Finding]:
+def _permissions(path: Path, *, mend: Mend | None) -> Iterator[Finding]:
     open_to_others = [one for one in family(path) if one.stat().st_mode & 0o077]
     if open_to_others:
         yield Finding(
@@ -99,7 +100,7 @@ def _permissions(path: Path) -> Iterator[Finding]:
             level="wrong",
             said=f"others may use {', '.join(one.name for one in open_to_others)}",
             advice="Conversations are private: --fix takes these rights away.",
-            mend="permissions",
+            mend=mend,
         )
     if not os.access(path, os.R_OK | os.W_OK) or not os.access(path.parent, os.W_OK | os.X_OK):
         yield Finding(

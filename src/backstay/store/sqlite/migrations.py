@@ -12,6 +12,8 @@ from backstay.errors import SchemaMismatch, StoreArriving
 from backstay.store.sqlite.connection import APPLICATION_ID, MOVING_ID, pragma
 from backstay.store.sqlite.faults import not_ours
 
+# No database has fewer bytes than its smallest page.
+SMALLEST = 512
 _NAME = re.compile(r"(\d{4})_\w+\.sql")
 
 
@@ -37,8 +39,12 @@ def refuse_foreign_file(path: Path, steps: Sequence[Migration]) -> None:
     First looks at the file as if nobody could ever change it: no lock, log or journal is touched. If there is a log,
     looks again with it, and leaves the log as it was. `migrate` looks once more, under the lock.
     """
-    if path.stat().st_size == 0:
+    size = path.stat().st_size
+    if size == 0:
         return
+    if size < SMALLEST and not Path(f"{path}-journal").exists():
+        # SQLite takes such a file for an empty database, and would write over what somebody else put there.
+        raise not_ours(str(path), f"it has {size} bytes, fewer than any database")
     _look(f"{path.as_uri()}?immutable=1", path, steps)
     log = Path(f"{path}-wal")
     if log.exists() and log.stat().st_size:

@@ -103,7 +103,7 @@ def _empty_store(scratch: Path) -> apsw.Connection:
 def _opened(path: Path, scratch: Path) -> apsw.Connection:
     """The damaged file; if not even its table of contents can be read, a copy of it with that of an empty store."""
     try:
-        return _checked(open_reader(path))
+        return _checked(open_reader(path), str(path))
     except Damage:
         grafted = scratch / "grafted.db"
     shutil.copyfile(path, grafted)
@@ -112,12 +112,12 @@ def _opened(path: Path, scratch: Path) -> apsw.Connection:
         shutil.copyfile(log, Path(f"{grafted}-wal"))
     _graft(scratch / "readable.db", grafted)
     try:
-        return _checked(open_reader(grafted))
+        return _checked(open_reader(grafted), str(path))
     except Damage as error:
         raise not_ours(str(path), f"not even its first page can be read ({error})") from error
 
 
-def _checked(source: apsw.Connection) -> apsw.Connection:
+def _checked(source: apsw.Connection, path: str) -> apsw.Connection:
     try:
         found = {row[0] for row in source.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     except BaseException:
@@ -126,7 +126,9 @@ def _checked(source: apsw.Connection) -> apsw.Connection:
     if {"sessions", "windows", "messages"} <= found:
         return source
     source.close()
-    raise apsw.CorruptError("the tables of a store are not in it")
+    if not found & {table.name for table in TABLES}:
+        raise not_ours(path, "it belongs to another program")
+    raise apsw.CorruptError("not all tables of a store are in it")
 
 
 def _graft(healthy: Path, damaged: Path) -> None:

@@ -1,0 +1,304 @@
+"""`backstay doctor` finds what is wrong, mends what is safe, and saves what can be read."""
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from backstay import Export, open_store
+from backstay.errors import BackstayError
+from backstay.model.upkeep import Rescue
+from backstay.store import upkeep
+from backstay.store.sqlite.checkup import checkup
+from tests.cli.command import Tell, on_terminal, running, tell
+from tests.cli.damage import ME, a_store, damaged, execute, messages_in
+from tests.databases import Place, let_leases_lapse
+
+# Ways to damage a file that every run tries.
+DAMAGES = 60
+
+
+def quiet(what: str, done: int, total: int) -> None:
+    """Nobody watches."""
+
+
+def wrong(answer: Any) -> list[tuple[str, str]]:
+    return [(one["about"], one["said"]) for one in answer["findings"] if one["level"] == "wrong"]
+
+
+@pytest.fixture
+def fresh(bare_places: Callable[[], Place]) -> Place:
+    """Where nothing is yet, and where damage hurts nobody else, on each engine."""
+    return bare_places()
+
+
+def test_a_sound_store_is_found_sound(tmp_path: Path, fresh: Place) -> None:
+    a_store(fresh)
+    answer = tell(tmp_path, fresh, "doctor", "--json")
+
+    assert (answer.code, answer.json["sound"], wrong(answer.json)) == (0, True, [])
+    seen = {one["about"] for one in answer.json["findings"]}
+    assert seen >= {
+        "Backstay",
+        "schema",
+        "permissions",
+        "integrity",
+        "invariants",
+        "leases",
+        "search index",
+        "sessions",
+    }
+    assert tell(tmp_path, fresh, "doctor", "--quick").out.endswith("Nothing is wrong.\n")
+
+
+BROKEN = {
+    "the events are not numbered": ["DELETE FROM events WHERE number = 3"],
+    "there is no event": ["DELETE FROM events"],
+    "two turns run": [
+        "DROP INDEX turns_run_alone",
+        "UPDATE turns SET state = 'running', outcome = NULL, ended_at = NULL WHERE state = 'ended'",
+    ],
+    "the waiting turns are miscounted": ["UPDATE sessions SET waiting = 7"],
+    "the messages are miscounted": ["UPDATE sessions SET length = length + 1"],
+    "the current window is missing": ["UPDATE sessions SET window_id = 'win_elsewhere'"],
+    "a turn runs that the session does not know of": [
+        """UPDATE turns SET state = 'running', outcome = NULL, ended_at = NULL
+        WHERE id IN (SELECT max(id) FROM turns GROUP BY session_id)"""
+    ],
+}
+
+
+@pytest.mark.parametrize("sentence", BROKEN)
+def test_a_broken_invariant_is_named_and_never_repaired_by_guessing(
+    tmp_path: Path, fresh: Place, sentence: str
+) -> None:
+    sessions = a_store(fresh, sessions=2)
+    execute(fresh, *BROKEN[sentence])
+    answer = tell(tmp_path, fresh, "doctor", "--fix", "--json")
+
+    assert answer.code == 6
+    assert any(about == "invariants" and said.startswith(sentence) for about, said in wrong(answer.json))
+    assert any(session in said for session in sessions for _, said in wrong(answer.json))
+    assert wrong(tell(tmp_path, fresh, "doctor", "--json").json) == wrong(answer.json)
+
+
+def test_a_record_that_cannot_be_read_is_named_with_its_session(tmp_path: Path, fresh: Place) -> None:
+    sessions = a_store(fresh, sessions=2)
+    execute(fresh, f"UPDATE sessions SET tags = 'not json' WHERE id = '{sessions[1]}'")
+    answer = tell(tmp_path, fresh, "doctor", "--json")
+
+    assert answer.code == 6
+    assert [sessions[1] in said for about, said in wrong(answer.json) if about == "sessions"] == [True]
+
+
+def test_a_dead_holder_is_found_and_its_turn_ended(tmp_path: Path, place: Place) -> None:
+    with running(tmp_path, place, "send", "--agent", "bots:endless", "hello") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "I am here\n"
+        assert tell(tmp_path, place, "doctor", "--json").code == 0
+        process.kill()
+        process.wait(60)
+    let_leases_lapse(place, process.pid)
+
+    found = tell(tmp_path, place, "doctor", "--json")
+    assert (found.code, [about for about, _ in wrong(found.json)]) == (6, ["leases"])
+    fixed = tell(tmp_path, place, "doctor", "--fix", "--json")
+    assert (fixed.code, "reap" in fixed.json["fixed"]) == (0, True)
+    with open_store(place) as store:
+        (session,) = store.list(owner=ME).sessions
+        assert session.running is None
+
+
+def test_an_index_that_knows_too_much_is_made_anew(tmp_path: Path, place: Place) -> None:
+    sessions = a_store(place, sessions=1)
+    with open_store(place) as store:
+        hits = len(store.search("question", owner=ME).hits)
+    execute(place, "UPDATE indexed SET key = key + 1000000")
+    assert [about for about, _ in wrong(tell(tmp_path, place, "doctor", "--json").json)] == ["search index"]
+
+    assert tell(tmp_path, place, "doctor", "--fix").code == 0
+    with open_store(place) as store:
+        assert len(store.search("question", owner=ME).hits) == hits
+        assert store.search("question", owner=ME).lag == 0
+    assert sessions
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_others_may_read_is_made_private(tmp_path: Path, file: Path, told_file: Tell) -> None:
+    a_store(file, sessions=1)
+    file.chmod(0o644)
+    assert [about for about, _ in wrong(told_file("doctor", "--json").json)] == ["permissions"]
+
+    assert told_file("doctor", "--fix").code == 0
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_network_file_system_is_wrong(tmp_path: Path, file: Path) -> None:
+    a_store(file, sessions=1)
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"36 35 98:0 / {tmp_path} rw,noatime - nfs4 server:/x rw\n")
+    found = list(checkup(file, quick=True, tell=quiet, mounts=mounts))
+    assert [one.about for one in found if one.level == "wrong"] == ["file system"]
+
+
+def make_foreign(path: Path) -> None:
+    connection = apsw.Connection(str(path))
+    connection.execute("CREATE TABLE theirs (a); INSERT INTO theirs VALUES (1)")
+    connection.close()
+
+
+STRANGE: dict[str, Callable[[Path], object]] = {
+    "missing": lambda path: None,
+    "a directory": lambda path: path.mkdir(),
+    "text": lambda path: path.write_text("Dear diary, this is no database at all.\n" * 100),
+    "short": lambda path: path.write_bytes(b"x"),
+    "foreign": make_foreign,
+    "a fifo": os.mkfifo,
+}
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+def test_what_is_no_store_of_ours_is_said_so_and_left_alone(
+    tmp_path: Path, file: Path, told_file: Tell, kind: str
+) -> None:
+    file.parent.mkdir()
+    STRANGE[kind](file)
+    before = file.read_bytes() if file.is_file() else None
+
+    assert told_file("doctor", "--fix").code == 6
+    for command in (
+        ["list"],
+        ["backup", "copy.db"],
+        ["vacuum", "--apply"],
+        ["migrate"],
+        ["doctor", "--rescue", "saved"],
+    ):
+        answer = told_file(*command)
+        assert (answer.code, answer.err.startswith("error: ")) == (1, True), command
+    assert (file.read_bytes() if file.is_file() else None) == before
+    assert file.exists() == (kind != "missing")
+
+
+def test_a_newer_schema_is_told_and_an_older_one_can_be_migrated(tmp_path: Path, file: Path, told_file: Tell) -> None:
+    a_store(file, sessions=1)
+    connection = apsw.Connection(str(file))
+    newest = int(str(connection.execute("PRAGMA user_version").fetchall()[0][0]))
+    connection.execute("PRAGMA user_version = 9999")
+    connection.close()
+    assert told_file("doctor").code == 6
+    assert "schema 9999" in told_file("list").err
+
+    connection = apsw.Connection(str(file))
+    connection.execute("DROP TABLE tokens")
+    connection.execute(f"PRAGMA user_version = {newest - 1}")
+    connection.close()
+    older = told_file("doctor", "--json")
+    assert (older.code, [one["level"] for one in older.json["findings"] if one["about"] == "schema"]) == (0, ["note"])
+    done = told_file("migrate", "--json").json
+    assert (done["from"], done["to"], len(done["applied"])) == (newest - 1, newest, 1)
+    assert told_file("migrate").out == f"schema {newest} is the newest: nothing was done\n"
+    assert told_file("doctor").code == 0
+    assert Path(f"{file}.before-{newest:04}").exists()
+
+
+def test_a_store_whose_log_is_gone_is_not_taken_for_a_new_one(tmp_path: Path, file: Path, told_file: Tell) -> None:
+    a_store(file, sessions=1)
+    file.write_bytes(b"")
+    answer = told_file("doctor", "--json")
+
+    assert (answer.code, [about for about, _ in wrong(answer.json)]) == (6, ["schema"])
+    assert "log" in wrong(answer.json)[0][1]
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, set[str]]:
+    """The bytes of a sound store, and the ids of its messages."""
+    path = tmp_path_factory.mktemp("sound") / "chat.db"
+    a_store(path)
+    return path.read_bytes(), messages_in(path)
+
+
+@pytest.mark.parametrize("number", range(DAMAGES))
+def test_whatever_is_damaged_nothing_readable_is_lost_in_silence(
+    tmp_path: Path, sound: tuple[bytes, set[str]], number: int
+) -> None:
+    path = tmp_path / "chat.db"
+    path.write_bytes(damaged(sound[0], number))
+    path.chmod(0o600)
+    before = path.read_bytes()
+
+    found = list(upkeep.checkup(path, quick=False, tell=quiet))
+    rescued: Rescue | None = None
+    with suppress(BackstayError):
+        rescued = upkeep.rescue(path, tmp_path / "saved", tell=quiet)
+    if rescued is None:
+        # Only of what is too short to hold anything can nothing be saved at all.
+        assert number % 5 == 4
+        assert [one for one in found if one.level == "wrong"]
+        return
+
+    saved = saved_messages(tmp_path / "saved")
+    whole = not rescued.unreadable and not rescued.loose and all(one.whole for one in rescued.sessions)
+    assert whole <= (len(saved) == len(sound[1]))
+    assert (saved >= sound[1]) or any(one.level == "wrong" for one in found)
+    assert path.read_bytes() == before
+    with open_store(tmp_path / "other.db") as store:
+        for one in rescued.sessions:
+            if one.whole:
+                document = upkeep_document(tmp_path / "saved" / one.file)
+                assert store.import_session(document, owner=ME).session.id
+
+
+def saved_messages(folder: Path) -> set[str]:
+    found: set[str] = set()
+    for one in folder.glob("*.json"):
+        document = json.loads(one.read_text())
+        for window in document.get("windows", [document]):
+            found |= {said["id"] for said in window.get("messages", [])}
+    return found
+
+
+def upkeep_document(path: Path) -> Any:
+    return Export.from_json(path.read_bytes())
+
+
+def test_a_rescue_tells_what_was_saved_and_what_was_not(
+    tmp_path: Path, file: Path, told_file: Tell, sound: tuple[bytes, set[str]]
+) -> None:
+    file.parent.mkdir()
+    data = bytearray(sound[0])
+    for page in range(20, len(data) // 4_096, 9):
+        data[page * 4_096 : page * 4_096 + 4_096] = bytes(4_096)
+    file.write_bytes(data)
+    assert told_file("doctor").code == 6
+
+    answer = told_file("doctor", "--rescue", "saved", "--json")
+    assert answer.code == 6
+    report = json.loads((tmp_path / "saved" / "rescue.json").read_text())
+    assert report == answer.json
+    assert report["unreadable"]
+    assert all((tmp_path / "saved" / one["file"]).exists() for one in report["sessions"])
+    again = told_file("doctor", "--rescue", "saved")
+    assert (again.code, "not empty" in again.err) == (1, True)
+    shown = told_file("doctor", "--rescue", "more")
+    assert (shown.code, "unreadable: " in shown.out) == (6, True)
+
+
+def test_a_person_sees_what_is_wrong_and_what_to_do(tmp_path: Path, file: Path) -> None:
+    a_store(file, sessions=1)
+    file.chmod(0o666)
+    seen = on_terminal(tmp_path, file, "doctor")
+
+    assert seen.code == 6
+    assert "WRONG" in seen.out
+    assert "--fix" in seen.out
+    assert partial(on_terminal, tmp_path, file)("doctor", "--fix").code == 0

@@ -1,0 +1,192 @@
+"""Whole stores: copied, tidied, moved; and sessions that travel as documents."""
+
+import json
+import re
+import stat
+from collections.abc import Callable
+from functools import partial
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from backstay import open_store
+from backstay.store import Store
+from tests.cli.bots import ESCAPES
+from tests.cli.command import Tell, on_terminal, tell
+from tests.cli.damage import ME, a_store
+from tests.databases import Place
+
+HOSTILE = ("--agent", "bots:hostile")
+TAGS = '<script>alert(1)</script><img src="https://evil.example/x.png" onerror=alert(2)>"\'&amp;'
+
+
+def exported(store: Store) -> list[bytes]:
+    return [store.export(one.id, owner=ME).to_json() for one in store.list(owner=ME, limit=1000).sessions]
+
+
+def test_a_backup_is_the_store_at_one_moment_and_overwrites_nothing(
+    told_file: Tell, file: Path, tmp_path: Path
+) -> None:
+    a_store(file)
+    with open_store(file) as store:  # somebody uses it meanwhile
+        made = told_file("backup", "copy.db", "--json").json
+        assert made["size"] == (tmp_path / "copy.db").stat().st_size
+        with open_store(tmp_path / "copy.db") as copy:
+            assert exported(copy) == exported(store)
+    assert stat.S_IMODE((tmp_path / "copy.db").stat().st_mode) == 0o600
+    for target in ("copy.db", ".", "no/such/place.db", str(file)):
+        answer = told_file("backup", target)
+        assert (answer.code, "\nhint: " in answer.err) == (1, True), target
+    assert told_file("backup", "copy.db", "--replace").code == 0
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_server_is_backed_up_with_its_own_tools(tmp_path: Path, empty_database: str) -> None:
+    answer = tell(tmp_path, empty_database, "backup", "copy.db")
+
+    assert (answer.code, "pg_dump" in answer.err) == (1, True)
+    assert not (tmp_path / "copy.db").exists()
+
+
+def test_what_would_go_is_shown_before_it_goes(told: Tell, place: Place) -> None:
+    sessions = a_store(place, sessions=3)
+    told("end", sessions[1], sessions[2])
+    would = told("retain", "--closed-for", "0", "--fold-after", "0", "--json").json
+
+    assert (would["would"]["deleted"], would["did"]) == (2, None)
+    assert len(told("list", "--json").json["sessions"]) == 4
+    done = told("retain", "--closed-for", "0", "--apply", "--json").json
+    assert (done["did"]["deleted"], done["did"]["messages"]) == (2, 16)
+    assert len(told("list", "--json").json["sessions"]) == 2
+    assert told("retain", "--closed-for", "-1").code == 2
+    assert "Nothing was changed" in told("retain").out
+
+
+def test_deltas_are_folded_and_the_words_stay(told: Tell) -> None:
+    session = told("send", "--agent", "bots:echo", "--json", "hello").json["session"]
+    before = told("show", session, "--json").json["messages"]
+
+    assert told("retain", "--fold-after", "0", "--json").json["would"]["folded"] == 1
+    assert told("retain", "--fold-after", "0", "--apply", "--json").json["folded_rows"] > 0
+    assert told("show", session, "--json").json["messages"] == before
+    assert "turn_folded" in told("follow", session, "--once").out
+
+
+def test_a_vacuum_gives_room_back_and_only_when_told_to(told: Tell, place: Place) -> None:
+    sessions = a_store(place)
+    told("delete", "--yes", *sessions)
+    before = told("vacuum", "--json").json
+
+    assert before["after"] is None
+    after = told("vacuum", "--apply", "--json").json["after"]
+    if isinstance(place, Path):
+        assert before["before"]["unused"] > 0
+        assert after["unused"] == 0
+        assert after["size"] < before["before"]["size"]
+    assert told("doctor").code == 0
+
+
+def test_a_store_moves_with_everything_and_stays_behind_closed(
+    bare_places: Callable[[], Place], tmp_path: Path
+) -> None:
+    place = bare_places()
+    told = partial(tell, tmp_path, place)
+    a_store(place)
+    with open_store(place) as store:
+        before = exported(store)
+    target = tmp_path / "moved.db"
+    moved = told("move", str(place), str(target), "--json").json
+    assert {table["name"]: table["rows"] for table in moved["tables"]}["sessions"] == 5
+
+    with open_store(target) as store:
+        assert exported(store) == before
+    refused = told("send", "--agent", "bots:echo", "more")
+    assert (refused.code, "moved.db" in refused.err) == (1, True)
+    assert told("move", str(place)).code == 2
+    assert told("move", str(place), "--call-off").code == 1
+    assert told("move", str(place), str(target)).out.endswith("It had been finished before.\n")
+
+
+def test_a_session_travels_as_a_document(told: Tell, tmp_path: Path) -> None:
+    session = told("send", *HOSTILE, "--json", "hello").json["session"]
+    document = told("export", session)
+    assert told("export", session, "-o", "session.json").code == 0
+    assert json.loads(document.out) == json.loads((tmp_path / "session.json").read_text())
+    assert stat.S_IMODE((tmp_path / "session.json").stat().st_mode) == 0o600
+    assert told("export", session, "-o", "session.json").code == 1
+    assert told("export", session, "-o", "session.json", "--force").code == 0
+
+    other = tmp_path / "other.db"
+    assert tell(tmp_path, other, "import", "session.json").out == f"{session}\n"
+    assert tell(tmp_path, other, "export", session).out == document.out
+    copy = tell(tmp_path, other, "import", "-", "--json", stdin=document.out.encode()).json
+    assert (copy["copied"], copy["session"]["id"] != session) == (True, True)
+
+
+@pytest.mark.parametrize("nonsense", [b"", b"{", b"[]", b'{"backstay": "session", "format": 99}', b"\xff\x00", b"null"])
+def test_a_document_that_is_none_is_refused(told: Tell, place: Place, nonsense: bytes) -> None:
+    open_store(place).close()
+    answer = told("import", "-", stdin=nonsense)
+
+    assert (answer.code, answer.err.startswith("error: ")) == (1, True)
+    assert told("list", "--json").json["sessions"] == []
+
+
+def test_files_that_cannot_be_read_or_written_are_named(told_file: Tell, file: Path) -> None:
+    (session, *_) = a_store(file, sessions=1)
+
+    for command in (["import", "missing.json"], ["import", "."], ["export", session, "-o", "no/such/dir/x.json"]):
+        answer = told_file(*command)
+        assert (answer.code, "\nhint: " in answer.err) == (1, True), command
+
+
+class Page(HTMLParser):
+    """Everything on a page that a browser would act on, and its words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+def test_a_page_is_safe_to_open_and_asks_nobody_for_anything(told: Tell) -> None:
+    session = told("send", *HOSTILE, "--json", TAGS).json["session"]
+    told("rename", session, f"</title>{TAGS}")
+    page = Page()
+    page.feed(told("export", session, "--format", "html").out)
+
+    known = {"html", "head", "meta", "title", "style", "body", "header", "h1", "dl", "dt", "dd", "article", "h2", "div"}
+    assert {tag for tag, _ in page.tags} <= known | {"pre"}
+    for tag, attributes in page.tags:
+        assert not {name for name in attributes if name.startswith("on") or name in ("src", "href", "action")}, tag
+    policy = [attributes.get("content") or "" for tag, attributes in page.tags if "http-equiv" in attributes]
+    assert policy[0].startswith("default-src 'none'")
+    assert TAGS in page.words
+    assert not set(page.words) & {"\x1b", "\x07", "\x9b", "\u202e"}
+    assert "url(" not in page.words
+    assert "@import" not in page.words
+
+
+def test_a_conversation_can_be_read_as_markdown(told: Tell) -> None:
+    session = told("send", *HOSTILE, "--json", "a ````fence```` here").json["session"]
+    text = told("export", session, "--format", "markdown").out
+
+    assert re.findall(r"^## (\w+)", text, re.MULTILINE) == ["you", "agent", "tool", "agent"]
+    assert "a ````fence```` here" in text
+    assert not set(text) & set("\x1b\x07\x9b\u202e")
+    assert ESCAPES not in text
+
+
+def test_long_work_shows_how_far_it_is_on_a_terminal_only(tmp_path: Path, file: Path, told_file: Tell) -> None:
+    a_store(file)
+    assert told_file("backup", "quiet.db").err == ""
+
+    seen = on_terminal(tmp_path, file, "backup", "copy.db")
+    assert (seen.code, "copying" in seen.out) == (0, True)

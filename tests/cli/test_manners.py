@@ -1,0 +1,224 @@
+"""What every command owes whoever runs it: help, sentences instead of traces, quiet pipes, harmless output."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from backstay import Address, open_store
+from backstay.cli.exits import Exit
+from backstay.cli.main import commands
+from backstay.model import message
+from backstay.model.content import Text, ToolCall, ToolResult
+from tests.cli.bots import ESCAPES
+from tests.cli.command import COMMAND, Tell, environment, on_terminal, tell
+from tests.cli.damage import ME, a_store
+from tests.databases import Place
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
+# Everything by which a terminal can be steered, and a reader misled.
+HARMFUL = set(map(chr, [*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0), 0x202E]))
+
+
+def verbs() -> dict[str, click.Command]:
+    """Every command that does something, by what is typed for it."""
+    found: dict[str, click.Command] = {}
+    for name, command in commands.commands.items():
+        if isinstance(command, click.Group):
+            found |= {f"{name} {below}": one for below, one in command.commands.items()}
+        else:
+            found[name] = command
+    return found
+
+
+@pytest.fixture
+def hostile(place: Place) -> str:
+    """A session in which everything that can hold text tries to steer the terminal."""
+    with open_store(place) as store:
+        address = Address.chat("matrix", "group", chat=ESCAPES.replace(" ", ""))
+        session = store.resolve(address, owner=ME).session.id
+        store.record(
+            session,
+            [
+                message.user(ESCAPES),
+                message.assistant([Text(ESCAPES), ToolCall("1", ESCAPES, {ESCAPES: ESCAPES})]),
+                message.tool([ToolResult("1", ESCAPES, error=True)]),
+            ],
+            owner=ME,
+        )
+        store.rename(session, ESCAPES, owner=ME)
+        store.tag(session, owner=ME, add=[ESCAPES])
+        store.add_token(owner=ME, name=ESCAPES, hash=bytes(32))
+    return session
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("list",),
+        ("show", "{}"),
+        ("show", "{}", "--whole"),
+        ("follow", "{}", "--once"),
+        ("follow", "--once", "--after", "0"),
+        ("search", "red"),
+        ("lineage", "{}"),
+        ("pin", "{}"),
+        ("rename", "{}", "x\x1b[31m"),
+        ("export", "{}"),
+        ("export", "{}", "--format", "markdown"),
+        ("export", "{}", "--format", "html"),
+        ("tokens", "list"),
+        ("delete", "{}"),
+        ("show", "\x1b[31mnonsense"),
+        ("doctor", "--quick"),
+    ],
+    ids=" ".join,
+)
+def test_stored_text_steers_no_terminal(told: Tell, hostile: str, command: tuple[str, ...]) -> None:
+    for arguments in (command, (*command, "--json")):
+        answer = told(*(word.format(hostile) for word in arguments))
+
+        assert not HARMFUL & set(answer.out), arguments
+        assert not HARMFUL & set(answer.err), arguments
+
+
+def test_what_json_says_is_exact_all_the_same(told: Tell, hostile: str) -> None:
+    shown = told("show", hostile, "--json").json
+
+    assert shown["session"]["title"] == ESCAPES
+    assert shown["messages"][0]["parts"] == [{"type": "text", "text": ESCAPES}]
+
+
+def test_on_a_terminal_only_our_own_colours_are_drawn(tmp_path: Path, place: Place, hostile: str) -> None:
+    for command in (("list",), ("show", hostile), ("search", "red"), ("doctor", "--quick")):
+        drawn = on_terminal(tmp_path, place, *command).out
+        assert not HARMFUL & set(re.sub(r"\x1b\[[0-9;]*m", "", drawn)), command
+        plain = on_terminal(tmp_path, place, *command, NO_COLOR="1").out
+        assert "\x1b" not in plain, command
+
+
+def test_every_command_has_help_and_an_answer_for_machines(told_file: Tell) -> None:
+    for name, command in verbs().items():
+        assert command.help, name
+        options = {option for one in command.params for option in one.opts}
+        assert "--json" in options or name == "completion", name
+    for name in ("", "send", "doctor", "tokens add"):
+        shown = told_file(*name.split(), "--help")
+        assert (shown.code, shown.err) == (0, "")
+        assert "Example" in shown.out or name == "tokens add"
+
+
+def test_the_reference_names_every_command_option_and_exit_status() -> None:
+    page = REFERENCE.read_text()
+    told = dict(re.findall(r"^### `backstay ([a-z ]+)`\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL))
+    own = {"--db", "--config", "--owner", "--json"}
+    for name, command in verbs().items():
+        assert name in told, name
+        for option in {opt for one in command.params for opt in one.opts if opt.startswith("--")} - own:
+            assert f"`{option}" in told[name], (name, option)
+
+    statuses = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
+    assert statuses == {int(status) for status in Exit}
+
+
+@pytest.mark.parametrize(
+    "arguments", [("nonsense",), ("list", "--limit", "0"), ("show",), ("export", "x", "--format", "pdf")]
+)
+def test_wrong_usage_ends_with_two(told_file: Tell, arguments: tuple[str, ...]) -> None:
+    answer = told_file(*arguments)
+
+    assert (answer.code, answer.out) == (2, "")
+
+
+def test_looking_at_nothing_makes_nothing(told_file: Tell, file: Path) -> None:
+    for command in (
+        ["list"],
+        ["show", "x"],
+        ["search", "x"],
+        ["follow"],
+        ["undo", "x"],
+        ["tokens", "list"],
+        ["migrate"],
+    ):
+        answer = told_file(*command)
+        assert (answer.code, "there is no store" in answer.err) == (1, True), command
+    assert not file.parent.exists()
+
+
+def test_a_server_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
+    answer = tell(tmp_path, "postgresql://nobody@127.0.0.1:1/nothing?connect_timeout=2", "list")
+
+    assert (answer.code, answer.err.startswith("error: ")) == (1, True)
+
+
+def test_whoever_stops_reading_is_left_in_peace(tmp_path: Path, file: Path) -> None:
+    a_store(file, sessions=1, turns=4)
+    with open_store(file) as store:
+        session = store.list(owner=ME).sessions[0].id
+        for _ in range(20):
+            store.record(session, [message.user("x" * 20_000)], owner=ME)
+    process = subprocess.Popen(
+        [str(COMMAND), "show", session],
+        env=environment(tmp_path, file),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+
+    assert process.stderr.read() == b""
+    assert process.wait(60) == 141
+    process.stderr.close()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_its_script(tmp_path: Path, shell: str) -> None:
+    script = tell(tmp_path, None, "completion", shell)
+
+    assert (script.code, "_BACKSTAY_COMPLETE" in script.out) == (0, True)
+
+
+def test_a_shell_completes_commands_and_session_ids(tmp_path: Path, place: Place) -> None:
+    sessions = a_store(place, sessions=2)
+
+    def completed(words: str) -> list[str]:
+        told = tell(
+            tmp_path,
+            place,
+            _BACKSTAY_COMPLETE="bash_complete",
+            COMP_WORDS=words,
+            COMP_CWORD=str(len(words.split(" ")) - 1),
+        )
+        return [line.split(",")[1] for line in told.lines]
+
+    assert "doctor" in completed("backstay do")
+    assert set(completed("backstay show ses_")) == set(sessions)
+    assert completed(f"backstay show {sessions[0][:-1]}") == [sessions[0]]
+    assert completed("backstay show --db /no/such/file ses_") == []
+
+
+def test_a_list_loads_nothing_heavy(tmp_path: Path, file: Path) -> None:
+    a_store(file, sessions=1)
+    witness = (
+        "import sys, json; sys.argv = ['backstay', 'list']\n"
+        "from backstay.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: print(json.dumps(sorted(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", witness],
+        env=environment(tmp_path, file) | {"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = {name.partition(".")[0] for name in json.loads(done.stderr)}
+
+    assert not loaded & {"starlette", "uvicorn", "httpx", "httpx2", "h11", "rich", "psycopg", "prompt_toolkit", "anyio"}
