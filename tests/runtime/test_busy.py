@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 import backstay
-from backstay import Text, open_store
+from backstay import Address, Text, open_store
 from backstay.agents.port import AgentTurn
 from backstay.errors import BackstayError, NothingToDo, SessionBusy, SessionEnded
 from backstay.model import message
@@ -430,5 +430,25 @@ def test_another_handle_sees_the_queue_in_the_order_it_will_run(path: Place) -> 
                 assert [turn.id for turn in store.waiting(session.id, owner="local")] == [second.id, third.id]
             gate.open()
             await third.outcome()
+
+    play(story())
+
+
+def test_an_app_that_claims_its_own_starts_nothing_else(path: Place, prompt: bool) -> None:
+    async def story() -> None:
+        with open_store(path) as store:
+            foreign = store.submit(store.create(owner="local").id, "not yours", owner="local").turn
+            shared = store.create(owner="local").id
+            before = store.submit(shared, "first in the queue", owner="local").turn
+            async with backstay.open(path, agent=echo, claim="own", prompt=prompt) as app:
+                sent = await app.send(shared, "mine")
+                assert await sent.outcome() == Completed()
+                behind = store.submit(shared, "after mine", owner="local").turn
+                again = await app.send(Address.chat("a", "b", chat="c"), "hello", request_id="1")
+                assert await again.outcome() == Completed()
+                assert (await app.send(Address.chat("a", "b", chat="c"), "hello", request_id="1")).repeated
+            assert store.turn(before.id, owner="local").outcome == Completed()
+            assert store.turn(foreign.id, owner="local").state == "waiting"
+            assert store.turn(behind.id, owner="local").state == "waiting"
 
     play(story())

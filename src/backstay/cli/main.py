@@ -65,6 +65,10 @@ def _complain(sentence: str, hint: str) -> None:
 class Commands(click.Group):
     """The verbs; whoever stops reading what they write is left in peace."""
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order in which they are listed below, which puts together what belongs together."""
+        return list(self.commands)
+
     def invoke(self, ctx: click.Context) -> object:
         try:
             answer: object = super().invoke(ctx)

@@ -4,7 +4,8 @@ import pytest
 
 from backstay.errors import SessionExpired
 from backstay.model import event, message
-from backstay.model.session import Collected, Ttl
+from backstay.model.content import Text
+from backstay.model.session import Collected, Forecast, Ttl
 from backstay.model.turn import Completed
 from backstay.store import Store
 from backstay.testing.clock import ManualClock
@@ -32,6 +33,26 @@ class ExpiryContract(ContractBase):
     """Facts about sessions whose time runs out."""
 
     # --- time to live -----------------------------------------------------------------------------------------------
+
+    def test_a_forecast_says_what_a_collection_and_a_fold_would_do_and_does_nothing(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        mortal = store.create(owner=ME, ttl=Ttl(idle=HOUR)).id
+        ended, alive = new_session(store), new_session(store)
+        store.finish(start(store, alive), Completed(), bodies=[Text("one"), Text("two")])
+        store.end(ended, owner=ME)
+        store.begin_upload(owner=ME)
+        assert store.forecast() == Forecast()
+        clock.advance(48 * HOUR)
+        before = [look(store, session) for session in (mortal, ended, alive)]
+
+        told = store.forecast(keep_closed_for=HOUR, fold_older_than=HOUR)
+        assert told == Forecast(expired=1, deleted=1, blobs=1, folded=1)
+        assert store.forecast(keep_closed_for=30 * 24 * HOUR) == Forecast(expired=1, blobs=1)
+        assert [look(store, session) for session in (mortal, ended, alive)] == before
+        assert store.collect(keep_closed_for=HOUR) == Collected(expired=1, deleted=1, blobs=1)
+        assert store.fold(older_than=HOUR) > 0
+        assert store.forecast(keep_closed_for=HOUR, fold_older_than=HOUR) == Forecast()
 
     def test_a_session_without_a_time_to_live_never_expires(self, store: Store, clock: ManualClock) -> None:
         session = store.resolve(room(), owner=ME).session

@@ -47,6 +47,20 @@ class SearchContract(ContractBase):
         with pytest.raises(InvalidPayload, match="languages"):
             store.set_search_languages("english")
 
+    # --- what it is made of -------------------------------------------------------------------------------------------
+
+    def test_an_index_that_is_forgotten_is_filled_again_from_the_messages(self, store: Store) -> None:
+        session = new_session(store)
+        talk(store, session, 3)
+        before = store.search("question", owner=ME)
+        assert len(before.hits) == 3
+        store.rebuild_index()
+
+        assert store.index() == 6
+        assert store.search("question", owner=ME) == before
+        store.delete(session, owner=ME)
+        assert store.search("question", owner=ME).hits == ()
+
     # --- what is asked ----------------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize(
