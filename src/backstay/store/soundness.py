@@ -88,7 +88,8 @@ def _leases(tx: Transaction) -> Iterator[Finding]:
             mend="reap",
         )
     else:
-        yield Finding(about="leases", level="fine", said=f"{_turns(alive)} running, all by living processes")
+        said = f"{_turns(alive)} running, held by living processes" if alive else "no turn is running"
+        yield Finding(about="leases", level="fine", said=said)
 
 
 def _turns(count: int) -> str:
