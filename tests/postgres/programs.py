@@ -94,7 +94,7 @@ async def _toil(line: Line, url: str, diary: Path, lease_seconds: float) -> None
             await asyncio.sleep(0.05)
 
     line.listen()
-    async with backstay.open(url, agent=agent, prompt=False, lease_seconds=lease_seconds):
+    async with backstay.open(url, agent=agent, lease_seconds=lease_seconds):
         line.say("open")
         await asyncio.Event().wait()
 

@@ -132,17 +132,6 @@ def test_behind_a_pooler_nobody_listens_and_everything_is_seen_by_polling(
     assert play(story()) == (Completed(), ["one", "two"])
 
 
-def test_a_hint_sent_from_behind_a_pooler_is_heard_by_who_listens_beside_it(
-    postgres: Postgres, name: str, pool: Pgbouncer
-) -> None:
-    async def story() -> object:
-        door, worker = an_app(pool.url(name)), an_app(postgres.url(name), agent=echo, timing=HOURLY)
-        async with door as here, worker:
-            return await (await (await here.session(CHAT)).send("hello")).outcome()
-
-    assert play(story()) == Completed()
-
-
 def test_an_app_that_is_closed_listens_no_more(postgres: Postgres, name: str) -> None:
     async def story() -> None:
         url = postgres.url(name)

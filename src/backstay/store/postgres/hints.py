@@ -5,6 +5,7 @@ answered, and commits would follow each other one by one. So it is sent afterwar
 """
 
 import threading
+import time
 from collections.abc import Callable
 
 import psycopg
@@ -13,8 +14,11 @@ from backstay.errors import BackstayError
 from backstay.store.postgres.database import Database
 from backstay.store.postgres.wire import Wire
 
-# However much is written, a process sends no more hints than this lets it: most of what they tell is told by one.
-SPACING = 0.01
+# However much is written, so much time is between two hints of a process. Every hint wakes everybody, so with many who
+# write it is more: together they wake others about so often in a second, and the more they are the more is polled.
+SPACING, WIDEST = 0.01, 5.0
+WAKE_UPS = 2_000
+REMEMBERED = 60.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 
 # A channel of this store's own: other databases do not hear it, other schemas of this one do not listen to it.
@@ -28,6 +32,7 @@ class Hints:
         self._database, self._name, self._heard = database, name, heard
         self._committed, self._closed = threading.Event(), threading.Event()
         self._line: Wire | None = None
+        self._others: dict[str, float] = {}
         for work in (self._send, self._listen):
             threading.Thread(target=work, name="backstay-hints", daemon=True).start()
 
@@ -47,8 +52,15 @@ class Hints:
     def _send(self) -> None:
         while self._committed.wait() and not self._closed.is_set():
             self._committed.clear()
-            self._database.hint(self._name)
-            self._closed.wait(SPACING)
+            # Who cannot hear others does not know how many there are.
+            if self._line is not None:
+                self._database.hint(self._name)
+            self._closed.wait(self._spacing())
+
+    def _spacing(self) -> float:
+        lately = time.monotonic() - REMEMBERED
+        self._others = {name: heard for name, heard in self._others.copy().items() if heard > lately}
+        return min(max(SPACING, (len(self._others) + 1) ** 2 / WAKE_UPS), WIDEST)
 
     # --- hearing ----------------------------------------------------------------------------------------------------
 
@@ -76,4 +88,5 @@ class Hints:
             return
         for hint in line.notifies():
             if hint.payload != self._name:
+                self._others[hint.payload] = time.monotonic()
                 self._heard()
