@@ -27,7 +27,8 @@ class Interval:
         """Until it is time to look again. A hint that comes between two waits ends the next one."""
         clock = asyncio.get_running_loop().time
         due = clock() + self._seconds
-        await _until(self._ended, min(due, self._rested))
+        if await _until(self._ended, min(due, self._rested)):
+            return
         if await _until(self._hinted, due):
             self._rested = clock() + REST
         self._hinted.clear()
