@@ -1,5 +1,8 @@
 """Faults: whatever is refused, the official client raises the exception it has for it."""
 
+import json
+import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +13,9 @@ import pytest
 from backstay.server.keys import new_secret
 from backstay.server.openai.routes import OPERATIONS
 from tests.server.agents import AGENTS
-from tests.server.house import House, a_house
+from tests.server.house import PATIENCE, House, a_house
 from tests.server.official import Ai, client_of, fault
+from tests.server.talking import until_said
 
 
 def test_who_shows_no_token_or_a_wrong_one_is_not_authenticated(house: House) -> None:
@@ -55,6 +59,38 @@ def test_who_has_too_many_streams_open_is_told_to_wait_and_nothing_is_started(pa
             assert len(client.get("/api/sessions").json()["sessions"]) == 1
         ai.responses.cancel(first.response.id)
         stream.close()
+
+
+def test_who_leaves_before_the_answer_frees_the_place_and_the_turn_goes_on(path: Path) -> None:
+    with a_house(path, AGENTS, streams_per_token=1) as house, client_of(house) as ai:
+        conversation = ai.conversations.create().id
+        body = json.dumps({"model": "patient", "input": "wait", "conversation": conversation})
+        with socket.create_connection(("127.0.0.1", house.port), PATIENCE) as connection:
+            head = f"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {house.token()}\r\n"
+            head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            connection.sendall((head + body).encode())
+            with house.client_with(house.token(name="another")) as watcher:
+                until_said(watcher, conversation.replace("conv_", "ses_"), "listening ")
+            with pytest.raises(openai.RateLimitError):
+                ai.responses.create(model="default", input="next", stream=True)
+
+        until_free(ai)
+        with house.client() as client:
+            session = client.get(f"/api/sessions/{conversation.replace('conv_', 'ses_')}").json()
+        running = session["running"].replace("trn_", "resp_")
+        assert ai.responses.cancel(running).output_text == "listening "
+
+
+def until_free(ai: Ai) -> None:
+    """Ask until there is room for a stream."""
+    late = time.monotonic() + PATIENCE
+    while time.monotonic() < late:
+        try:
+            ai.responses.create(model="default", input="next")
+        except openai.RateLimitError:
+            continue
+        return
+    raise AssertionError("the place was never freed")
 
 
 def test_a_body_that_is_too_large_or_no_json_is_refused(house: House) -> None:

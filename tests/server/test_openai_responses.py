@@ -421,6 +421,8 @@ def test_what_asks_for_nothing_unusual_is_accepted(ai: Ai) -> None:
         include=["reasoning.encrypted_content"],
         truncation="disabled",
         top_logprobs=0,
+        temperature=1,
+        top_p=1.0,
         safety_identifier="somebody",
     )
     assert response.output_text == "hello "

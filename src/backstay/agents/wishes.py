@@ -19,6 +19,7 @@ def options_of(asked: Directions) -> dict[str, Json]:
         "max_tokens": asked.max_output_tokens,
         "parallel_tool_calls": asked.parallel_tool_calls,
         "reasoning_effort": (asked.reasoning or {}).get("effort"),
+        "verbosity": (asked.text or {}).get("verbosity"),
         "response_format": _format((asked.text or {}).get("format")),
         "tool_choice": _choice(asked.tool_choice),
     }

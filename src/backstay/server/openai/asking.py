@@ -44,11 +44,21 @@ def agent_named(service: Service, model: str | None) -> str:
     return model
 
 
+# What is asked for when nobody asks.
+_USUAL = {"temperature": 1.0, "top_p": 1.0}
+
+
 def check_directions(service: Service, agent: str, asked: Directions) -> None:
-    """Raise unless the agent follows everything that is asked for."""
-    ignored = sorted(asked.given - takes(service.agents[agent]))
+    """Raise unless the agent follows everything that is asked for and is not as usual."""
+    unusual = {name for name in asked.given if getattr(asked, name) != _USUAL.get(name)}
+    ignored = sorted(unusual - takes(service.agents[agent]))
     if ignored:
         raise unsupported(ignored[0], f"the agent {agent!r} does not follow it")
+
+
+def choice_of(choice: str | Value | None, tools: Sequence[object]) -> str | Value | None:
+    """Which tool shall be called; None if it is as usual, which without tools it always is."""
+    return None if choice == "auto" or not tools else choice
 
 
 def client_tools(tools: Sequence[Value], *, nested: bool = False) -> tuple[ClientTool, ...]:

@@ -14,7 +14,7 @@ from backstay.model.ids import SessionId, check_session_id
 from backstay.model.message import NewMessage
 from backstay.server.call import Answer, Call, Nothing
 from backstay.server.openai.accepting import Wanted, accept
-from backstay.server.openai.asking import agent_named, check_directions, client_tools, words_of
+from backstay.server.openai.asking import agent_named, check_directions, choice_of, client_tools, words_of
 from backstay.server.openai.completion import ChatTeller, answer_of, completion_of
 from backstay.server.openai.conversations import check_metadata
 from backstay.server.openai.faults import BadParameter, unsupported
@@ -24,7 +24,7 @@ from backstay.server.openai.reading import messages_from
 from backstay.server.openai.request import Request
 from backstay.server.openai.responses import StreamOptions
 from backstay.server.openai.stories import story_of
-from backstay.server.openai.telling import SESSION_HEADER, TurnStream, encode
+from backstay.server.openai.telling import SESSION_HEADER, TurnStream, encode, until_over
 from backstay.server.operation import AnyOperation, Operation
 
 # Any: a message, a tool and a format are whatever JSON their types say.
@@ -105,8 +105,7 @@ async def create(call: Call[NewCompletion, Nothing]) -> Answer:
     if asked.stream:
         usage = asked.stream_options is not None and asked.stream_options.include_usage is True
         return Answer(app=TurnStream(call.service, call.caller, seen, ChatTeller(seen, usage=usage)))
-    with call.service.streams.one_more(call.caller):
-        await turn.outcome()
+    await until_over(call, turn)
     answer = answer_of(await story_of(owned, seen), await turn.read())
     if answer.failure is not None:
         raise AgentFailed(answer.failure, hint="The session keeps what was said; ask again.")
@@ -190,7 +189,7 @@ def _request(call: Call[NewCompletion, Nothing], agent: str, instructions: str |
     request = Request(
         instructions=instructions,
         tools=client_tools(asked.tools or [], nested=True),
-        tool_choice=_choice(asked.tool_choice),
+        tool_choice=choice_of(_choice(asked.tool_choice), asked.tools or ()),
         parallel_tool_calls=None if asked.parallel_tool_calls else asked.parallel_tool_calls,
         temperature=asked.temperature,
         top_p=asked.top_p,
@@ -209,7 +208,7 @@ def _request(call: Call[NewCompletion, Nothing], agent: str, instructions: str |
 def _choice(choice: str | Object | None) -> str | Object | None:
     if isinstance(choice, dict) and isinstance(choice.get("function"), dict):
         return {"type": "function", **choice["function"]}
-    return None if choice == "auto" else choice
+    return choice
 
 
 def _text(asked: NewCompletion) -> Object | None:

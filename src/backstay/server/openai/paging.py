@@ -118,11 +118,12 @@ class Shelf:
     async def _before_results(self, position: int) -> int:
         """The last position up to here that holds no results."""
         while position > 0:
-            (here,) = await self._read(position, position + 1)
-            if here.role != "tool":
-                return position
-            position -= 1
-        return position
+            earlier = await self._read(max(position + 1 - STEP, 0), position + 1)
+            other = next((message for message in reversed(earlier) if message.role != "tool"), None)
+            if other is not None or not earlier:
+                return position if other is None else other.position
+            position = earlier[0].position - 1
+        return 0
 
     async def _read(self, low: int, high: int) -> tuple[Message, ...]:
         after = None if low == 0 else low - 1

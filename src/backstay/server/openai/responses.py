@@ -16,7 +16,7 @@ from backstay.runtime.owned import Owned
 from backstay.runtime.turn import TurnHandle
 from backstay.server.call import Answer, Call, Nothing
 from backstay.server.openai.accepting import Wanted, accept
-from backstay.server.openai.asking import agent_named, check_directions, client_tools, words_of
+from backstay.server.openai.asking import agent_named, check_directions, choice_of, client_tools, words_of
 from backstay.server.openai.conversations import check_metadata
 from backstay.server.openai.faults import BadParameter, unsupported
 from backstay.server.openai.items import items_of
@@ -26,7 +26,7 @@ from backstay.server.openai.paging import ListQuery, Page, pick
 from backstay.server.openai.reading import messages_from
 from backstay.server.openai.request import Request
 from backstay.server.openai.stories import no_response, recorded_in, responding, story_of
-from backstay.server.openai.telling import SESSION_HEADER, ResponseTeller, TurnStream
+from backstay.server.openai.telling import SESSION_HEADER, ResponseTeller, TurnStream, until_over
 from backstay.server.operation import AnyOperation, Operation
 from backstay.server.problems import Refused
 from backstay.store.port import Store
@@ -138,8 +138,7 @@ async def create(call: Call[NewResponse, Nothing]) -> Answer:
 async def _answered(call: Call[NewResponse, Nothing], turn: TurnHandle) -> Answer:
     """The response once it has ended, or at once if it goes on in the background."""
     if not call.body.background:
-        with call.service.streams.one_more(call.caller):
-            await turn.outcome()
+        await until_over(call, turn)
     return _shown(await _narrated(call.owned, await turn.read()))
 
 
@@ -218,7 +217,7 @@ def _request(call: Call[NewResponse, Nothing], agent: str) -> Request:
     request = Request(
         instructions=asked.instructions or None,
         tools=client_tools(asked.tools or []),
-        tool_choice=None if asked.tool_choice == "auto" else asked.tool_choice,
+        tool_choice=choice_of(asked.tool_choice, asked.tools or ()),
         parallel_tool_calls=None if asked.parallel_tool_calls else asked.parallel_tool_calls,
         temperature=asked.temperature,
         top_p=asked.top_p,

@@ -6,15 +6,18 @@ The story is always read from the turn's first event, so a stream needs nothing 
 import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from backstay.errors import BackstayError
 from backstay.model.event import UNSEEN, Cursor, Event, SessionDeleted
 from backstay.model.turn import Turn
 from backstay.runtime.owned import Lookout
+from backstay.runtime.turn import TurnHandle
+from backstay.server.call import Call
 from backstay.server.caller import Caller
 from backstay.server.line import Gone, Line
 from backstay.server.logs import log
@@ -62,6 +65,22 @@ class ResponseTeller:
 
     def farewell(self) -> bytes:
         return b""
+
+
+async def until_over(call: Call[Any, Any], turn: TurnHandle) -> None:
+    """Wait for the end of a turn, as long as somebody waits for the answer. The turn goes on in any case."""
+    with call.service.streams.one_more(call.caller):
+        news = asyncio.Event()
+        left = asyncio.ensure_future(Line(call.service, call.caller).listen(call.request.receive, news))
+        over = asyncio.ensure_future(turn.outcome())
+        try:
+            await asyncio.wait({left, over}, return_when=asyncio.FIRST_COMPLETED)
+            if not over.done():
+                raise ClientDisconnect
+            over.result()
+        finally:
+            left.cancel()
+            over.cancel()
 
 
 def frame(value: Value) -> bytes:
