@@ -1,5 +1,6 @@
 """Responses through the official client: created, streamed, cut and resumed, followed, forked, cancelled, deleted."""
 
+import hashlib
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any
@@ -8,6 +9,9 @@ import openai
 import pytest
 from openai.types.responses import Response, ResponseFunctionToolCall
 
+from backstay.model import message
+from backstay.model.content import ToolResult
+from backstay.model.ids import SessionId
 from backstay.store import open_store
 from tests.databases import Place
 from tests.server.agents import AGENTS
@@ -242,6 +246,44 @@ def test_a_result_for_a_call_that_nobody_made_is_refused_and_adds_nothing(ai: Ai
             input=[{"type": "function_call_output", "call_id": "call_x", "output": "sunny"}],
         )
     assert items(ai, conversation) == []
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_session_that_was_made_for_a_request_that_is_refused_goes_again(
+    house: House, ai: Ai, key: str | None
+) -> None:
+    lost = {"type": "function_call_output", "call_id": "call_x", "output": "sunny"}
+    headers = {} if key is None else {"Idempotency-Key": key}
+    first = ai.responses.create(model="default", input="one")
+    ai.responses.create(model="default", input="two", previous_response_id=first.id)
+    for more in ({}, {"previous_response_id": first.id}):
+        with pytest.raises(openai.BadRequestError):
+            ai.responses.create(model="default", input=[lost], extra_headers=headers, **more)
+
+    with house.client() as client:
+        assert len(client.get("/api/sessions").json()["sessions"]) == 1
+
+
+def test_a_request_that_was_cut_off_after_its_items_were_recorded_is_completed_by_its_repetition(
+    house: House, ai: Ai
+) -> None:
+    asked = ai.responses.create(model="scripted", input='tool weather {"city":"Rome"}', tools=[WEATHER])
+    session = SessionId(session_of(ai, asked.id))
+    result = {"type": "function_call_output", "call_id": called(asked).call_id, "output": "sunny"}
+    with open_store(house.path) as store:
+        said = [message.tool(ToolResult(called(asked).call_id, "sunny"))]
+        store.record(session, said, owner="local", request_id=f"items {hashlib.sha256(b'k').hexdigest()}")
+
+    answer = ai.responses.create(
+        model="scripted", previous_response_id=asked.id, input=[result], extra_headers={"Idempotency-Key": "k"}
+    )
+
+    assert answer.output_text == "You gave me: sunny\n"
+    assert session_of(ai, answer.id) == session
+
+
+def session_of(ai: Ai, response: str) -> str:
+    return str(ai.responses.with_raw_response.retrieve(response).headers["x-session-id"])
 
 
 def test_a_whole_history_can_be_sent_as_input(ai: Ai) -> None:

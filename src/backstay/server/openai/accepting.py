@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from backstay.errors import Conflict, RevisionMismatch
+from backstay.errors import Conflict, Rejected, RevisionMismatch
 from backstay.model.address import Address
 from backstay.model.ids import SessionId
 from backstay.model.session import Ttl
@@ -40,10 +40,14 @@ class Wanted(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where a request goes: to a session, at a revision if it must not have changed, or to a new one at an address."""
+    """Where a request goes: to a session, at a revision if it must not have changed, or to a new one at an address.
+
+    `made` is a session that was made for it: if the request is refused, nobody wants that.
+    """
 
     to: SessionId | Address
     revision: int | None = None
+    made: SessionId | None = None
 
 
 async def accept(
@@ -76,16 +80,17 @@ async def _new(owned: Owned, wanted: Wanted, *, fleeting: bool) -> Target:
     if wanted.key is not None:
         return Target(_address(wanted.key))
     session = await owned.write(Store.create, ttl=FLEETING if fleeting else None)
-    return Target(session.id)
+    return Target(session.id, made=session.id)
 
 
 async def _repeated(owned: Owned, wanted: Wanted, previous: Turn) -> Target | None:
-    """Where this request was sent when it was first accepted."""
+    """Where this request was sent when it was first accepted, if only in part."""
     if wanted.key is None:
         return None
     for to in (previous.session, _address(wanted.key)):
-        if await owned.read(Store.requested, to, wanted.key) is not None:
-            return Target(to)
+        for key in (wanted.key, _items_key(wanted.key)):
+            if await owned.read(Store.requested, to, key) is not None:
+                return Target(to)
     return None
 
 
@@ -109,17 +114,27 @@ async def _forked(owned: Owned, wanted: Wanted, previous: Turn) -> Target:
     narrator, _ = narrate(previous, await story_of(owned, previous))
     forked = await owned.write(Store.fork, previous.session, at=narrator.last_message)
     if wanted.key is None:
-        return Target(forked.id)
+        return Target(forked.id, made=forked.id)
     address = _address(wanted.key)
     await owned.write(Store.point, address, forked.id)
-    return Target(address)
+    return Target(address, made=forked.id)
 
 
 async def _send(owned: Owned, wanted: Wanted, target: Target) -> TurnHandle:
+    """Send a request where it belongs; a session that was made for one that is refused goes again."""
+    try:
+        return await _give(owned, wanted, target)
+    except Rejected:
+        if target.made is not None:
+            await owned.write(Store.delete, target.made)
+        raise
+
+
+async def _give(owned: Owned, wanted: Wanted, target: Target) -> TurnHandle:
     """Record what comes before, then submit the input, which names what was recorded."""
     to, revision, request = target.to, target.revision, wanted.request
     if wanted.words.before:
-        key = None if wanted.key is None else f"items {hashlib.sha256(wanted.key.encode()).hexdigest()}"
+        key = None if wanted.key is None else _items_key(wanted.key)
         before = wanted.words.before
         recorded = await owned.write(Store.record, to, before, request_id=key, expect_revision=revision)
         revision = None
@@ -131,6 +146,11 @@ async def _send(owned: Owned, wanted: Wanted, target: Target) -> TurnHandle:
         request_id=wanted.key,
         expect_revision=revision,
     )
+
+
+def _items_key(key: str) -> str:
+    """The key under which the items before the input are recorded; as long whatever the key is."""
+    return f"items {hashlib.sha256(key.encode()).hexdigest()}"
 
 
 def _address(key: str) -> Address:
