@@ -270,7 +270,7 @@ def test_a_request_that_was_cut_off_after_its_items_were_recorded_is_completed_b
     asked = ai.responses.create(model="scripted", input='tool weather {"city":"Rome"}', tools=[WEATHER])
     session = SessionId(session_of(ai, asked.id))
     result = {"type": "function_call_output", "call_id": called(asked).call_id, "output": "sunny"}
-    with open_store(house.path) as store:
+    with open_store(house.place) as store:
         said = [message.tool(ToolResult(called(asked).call_id, "sunny"))]
         store.record(session, said, owner="local", request_id=f"items {hashlib.sha256(b'k').hexdigest()}")
 
