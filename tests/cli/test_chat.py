@@ -218,7 +218,10 @@ def test_a_session_is_named_by_address_or_id(folder: Path, place: Place) -> None
 
     again = piped(folder, *with_database(place), "--session", session, said=b"again\n").stdout.decode()
 
+    silent = piped(folder, *with_database(place), "--session", session, said=b"").stdout.decode()
+
     assert re.findall(r"^› (.*)$", again, re.MULTILINE) == ["hello", "again"]
+    assert re.findall(r"^› (.*)$", silent, re.MULTILINE) == ["hello", "again"]
 
 
 @pytest.mark.parametrize(

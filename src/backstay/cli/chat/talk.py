@@ -130,6 +130,8 @@ class Talk:
         await self._stage.show([Note("cancelling; Ctrl-C once more leaves")])
 
     async def _do_all(self, lines: "asyncio.Queue[str]") -> None:
+        if self._stage.paced:
+            await self._attempt(self._catch_up)
         while True:
             line = await lines.get()
             if line.strip() and await self._do(line):
