@@ -14,7 +14,8 @@ SIDE_BY_SIDE = -n $(if $(TESTS),0,auto) --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve test check check-format check-lint check-types check-layers bench crash lowest reference lock clean
+.PHONY: help serve test check check-format check-lint check-types check-layers bench crash lowest reference lock vendor \
+	clean chromium
 
 help: ## show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -25,8 +26,14 @@ help: ## show this list
 serve: .venv/.installed ## serve sessions on this machine, and show the page
 	.venv/bin/backstay serve $(ARGS)
 
-test: .venv/.installed ## run every test, on every processor (ARGS="-n 0": one after the other)
+test: .venv/.installed chromium ## run every test, on every processor (ARGS="-n 0": one after the other)
 	.venv/bin/python -m pytest $(SIDE_BY_SIDE) $(TESTS) $(ARGS)
+
+# The page is tested in a browser. Where there is none and it cannot be had, those tests say that they are skipped.
+chromium:
+	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit 0; done; \
+	if [ `id -u` = 0 ] && command -v apt-get >/dev/null && apt-get update -q && apt-get install -q -y chromium; then exit 0; fi; \
+	echo 'There is no Chromium: the tests of the page will be skipped (Debian, Ubuntu: apt install chromium).' >&2
 
 check: check-format check-lint check-types check-layers ## formatting, lint, types, layers (make -k check: all four)
 
@@ -59,8 +66,11 @@ lock: .venv-lock/.uv-$(UV_VERSION) ## write requirements/*.lock from pyproject.t
 	$(COMPILE) --constraints requirements/dev.lock $(ARGS) --output-file requirements/runtime.lock
 	$(COMPILE) --group build --group test --extra postgres --resolution lowest-direct --upgrade --output-file requirements/lowest.lock
 
+vendor: ## bundle the page's libraries anew, from the versions in vendor/package-lock.json (needs npm)
+	cd vendor && npm ci --ignore-scripts --no-audit --no-fund && node bundle.js
+
 clean: ## remove environments, caches and built packages
-	rm -rf .venv .venv-lowest .venv-lock .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist
+	rm -rf .venv .venv-lowest .venv-lock .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist vendor/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 COMPILE = .venv-lock/bin/uv --no-config pip compile pyproject.toml --quiet --universal --python-version 3.11 \

@@ -30,6 +30,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     port: int = 8642
     workers: int = 1
     agent: tuple[str, ...] = ()
+    demo: bool = False
+    titles: bool = True
     probe: tuple[str, ...] = LOCAL_SERVERS
     probe_seconds: float = 0.5
     on_interrupt: Literal["leave", "resume"] = "leave"

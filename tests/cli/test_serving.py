@@ -122,7 +122,7 @@ def test_every_worker_has_the_agent_that_was_found(tmp_path: Path, ollama: str) 
     with serving(tmp_path, "--db", "chat.db", "--workers", "2", environment=environment) as served:
         assert served.told["why"] == f"llama3.2 answers: Ollama serves it at {ollama}."
         with served.client() as client:
-            assert f"Ollama serves it at {ollama}" in client.get("/").text
+            assert f"Ollama serves it at {ollama}" in client.get("/plain").text
 
 
 # --- the page is opened for whoever looks ---------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def test_the_page_is_opened_with_a_link_that_signs_in(
         url, _, code = page.partition("login#")
         with httpx2.Client(base_url=url, trust_env=False, timeout=PATIENCE) as client:
             assert client.post("/api/login", json={"code": code}).status_code == 204
-            assert "Backstay is running" in client.get("/").text
+            assert "Backstay is running" in client.get("/plain").text
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def signed_in(house: House, owner: str = "local") -> Iterator[httpx2.Client]:
 
 def test_the_front_page_says_what_runs_and_every_link_of_it_leads_somewhere(tmp_path: Path) -> None:
     with a_house(tmp_path / "chat.db", AGENTS) as house, signed_in(house) as browser:
-        answer = browser.get("/")
+        answer = browser.get("/plain")
         page = Links()
         page.feed(answer.text)
 
@@ -251,9 +251,9 @@ def test_the_front_page_shows_ones_own_sessions_as_text(tmp_path: Path) -> None:
     with a_house(tmp_path / "chat.db", AGENTS) as house, house.client() as client, signed_in(house) as browser:
         session = client.post("/api/sessions", json={}).json()["id"]
         client.patch(f"/api/sessions/{session}", json={"title": "<script>alert(1)</script>"})
-        page = browser.get("/").text
+        page = browser.get("/plain").text
 
         assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
         assert "<script" not in page
         with signed_in(house, "anna") as anna:
-            assert session not in anna.get("/").text
+            assert session not in anna.get("/plain").text

@@ -94,8 +94,9 @@ class Reader:
                 yield frame
 
     def _frame(self, block: str) -> Frame | None:
-        fields = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
-        self.comments += [line for line in block.splitlines() if line.startswith(":")]
+        lines = block.split("\n")  # and at nothing else that Unicode calls a line end
+        fields = dict(line.split(": ", 1) for line in lines if not line.startswith(":"))
+        self.comments += [line for line in lines if line.startswith(":")]
         if "data" not in fields:
             return None
         return Frame(fields["event"], json.loads(fields["data"]), fields.get("id"))

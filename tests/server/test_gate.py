@@ -25,6 +25,7 @@ from tests.server.talking import new_session
 # Everything that is served, static files and unknown paths included.
 EVERYWHERE = [
     "/",
+    "/plain",
     "/api/me",
     "/api/events?feed=true",
     "/api/openapi.json",

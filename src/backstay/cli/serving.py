@@ -30,6 +30,9 @@ Examples:
     metavar="[NAME=]MODULE:ATTR|URL#MODEL|scripted",
     help="Who answers; may be given several times, with names. [default: the best that `backstay agents` finds]",
 )
+@click.option(
+    "--demo/--no-demo", "demo", default=None, help="Whether the scripted agent may crash the server, to show it."
+)
 @click.option("--workers", type=int, help="How many processes serve. [default: 1]")
 @click.option("--allowed-host", "allowed_hosts", multiple=True, help="A name clients may ask for; needed in public.")
 @click.option("--allowed-origin", "allowed_origins", multiple=True, help="Another site whose pages may ask.")

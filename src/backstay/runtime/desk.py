@@ -44,6 +44,17 @@ class Desk:
         """Run a turn that was opened for this process, in a task of its own."""
         _keep(self._turns, self.runner.run(opened), f"turn {opened.id}")
 
+    async def resume(self, turn: TurnId, owner: str) -> OpenTurn:
+        """Go on with an interrupted turn; not even a cancelled caller comes between its opening and its start."""
+        self.crossing.refuse_strangers()
+        return await asyncio.shield(_keep(self._turns, self._resume(turn, owner), "resume"))
+
+    async def _resume(self, turn: TurnId, owner: str) -> OpenTurn:
+        opened = await self.crossing.write(Store.resume, turn, owner=owner)
+        self.start(opened)
+        self.pulse.tell(opened.session, opened.event)
+        return opened
+
     def send_off(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Do something on the side, until it ends or the app closes."""
         _keep(self._errands, work, name)

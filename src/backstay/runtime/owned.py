@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
+from backstay.errors import Conflict
 from backstay.model.address import Address
 from backstay.model.content import Content
 from backstay.model.ids import SessionId, TurnId
@@ -85,6 +86,13 @@ class Owned:
         """A turn that was accepted before, by whatever process."""
         crossing = self._desk.crossing
         return TurnHandle(self._desk, await crossing.read(crossing.store.turn, turn, owner=self.owner), self.owner)
+
+    async def resume(self, turn: TurnId) -> TurnHandle:
+        """Go on with a turn that was interrupted, if its agent answers here and nothing was said since."""
+        agent = (await self.read(Store.turn, turn)).agent
+        if agent is not None and agent not in self._desk.runner.names:
+            raise Conflict(f"no agent called {agent} answers here", hint="Retry it with an agent that does.")
+        return await self.turn((await self._desk.resume(turn, self.owner)).id)
 
     async def write(self, verb: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:  # Any: the verb's own
         """Run a verb of the store that is a single write, such as `Store.save_draft`."""

@@ -4,6 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -13,21 +14,33 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from backstay.agents.adapters import AgentLike
+from backstay.agents.scripted import ScriptedAgent
 from backstay.config import Settings
 from backstay.runtime.app import open_app
 from backstay.runtime.compaction import Compaction
 from backstay.runtime.timing import Timing
 from backstay.server.endpoint import Endpoint, refusal
-from backstay.server.frontpage import Front
 from backstay.server.gate import Gate
 from backstay.server.metrics import Metrics
+from backstay.server.naming import first_words
 from backstay.server.openai import routes as openai
 from backstay.server.openapi import document
 from backstay.server.operation import AnyOperation
 from backstay.server.pages import Pages, is_public
 from backstay.server.problems import Refused
-from backstay.server.routes import access, attachments, events, exports, history, marks, sessions, turns
-from backstay.server.service import Service
+from backstay.server.routes import (
+    about,
+    access,
+    attachments,
+    chapters,
+    events,
+    exports,
+    history,
+    marks,
+    sessions,
+    turns,
+)
+from backstay.server.service import Facts, Service
 from backstay.server.tracing import Tracer, make_tracer
 from backstay.server.upkeep import keep_up
 from backstay.server.witness import ServerWitness
@@ -36,11 +49,13 @@ OPERATIONS: tuple[AnyOperation, ...] = (
     *sessions.OPERATIONS,
     *turns.OPERATIONS,
     *history.OPERATIONS,
+    *chapters.OPERATIONS,
     *marks.OPERATIONS,
     *attachments.OPERATIONS,
     *exports.OPERATIONS,
     *events.OPERATIONS,
     *access.OPERATIONS,
+    *about.OPERATIONS,
 )
 
 
@@ -62,12 +77,12 @@ class Server:
             owner=settings.owner,
             on_interrupt=settings.on_interrupt,
             prompt=settings.prompt,
+            titler=first_words if settings.titles else None,
             timing=Timing(grace=settings.grace_seconds),
             compaction=_compaction(settings.compact_tokens),
         )
         tracer = tracer or make_tracer()
-        self.service = Service(settings, self._app, Metrics(folder), agents)
-        self._front = Front(agents=tuple(agents), why=why, engine=_engine(settings.db))
+        self.service = Service(settings, self._app, Metrics(folder), agents, _facts(settings, agents, why))
         self._witness = ServerWitness(self.service.metrics, tracer)
         self._gate = Gate(self._routes(), self.service, _is_public, tracer)
 
@@ -84,7 +99,7 @@ class Server:
             by_path[operation.path].append(operation)
         routes = [Route(path, Endpoint(self.service, operations)) for path, operations in by_path.items()]
         return Starlette(
-            routes=[*Pages(self.service, document(OPERATIONS), self._front).routes(), *routes],
+            routes=[*Pages(self.service, document(OPERATIONS)).routes(), *routes],
             exception_handlers={404: _nothing_here, 405: _not_that_way},
             lifespan=self._lifespan,
         )
@@ -108,6 +123,12 @@ class Server:
 def _compaction(tokens: int) -> Compaction | None:
     """Windows that get too long for a model that reads so many tokens keep a fifth of them and the gist of the rest."""
     return Compaction(budget=tokens, keep=tokens // 5) if tokens else None
+
+
+def _facts(settings: Settings, agents: Mapping[str, AgentLike], why: str) -> Facts:
+    scripted = tuple(name for name, agent in agents.items() if isinstance(agent, ScriptedAgent))
+    engine = _engine(settings.db)
+    return Facts(version=version("backstay"), agents=tuple(agents), scripted=scripted, why=why, engine=engine)
 
 
 def _engine(db: str) -> str:

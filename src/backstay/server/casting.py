@@ -17,34 +17,37 @@ from backstay.errors import ConfigError
 _HINT = "Write scripted, module:attribute, or https://host/v1#model; put name= before it to serve several."
 
 
-def cast(specs: Iterable[str]) -> dict[str, AgentLike]:
-    """The agents by name: each `[name=]` and `module:attribute`, `url#model` or `scripted`; none is scripted."""
+def cast(specs: Iterable[str], *, demo: bool = False) -> dict[str, AgentLike]:
+    """The agents by name: each `[name=]` and `module:attribute`, `url#model` or `scripted`; none is scripted.
+
+    In a `demo` the scripted one may crash its process, and has a till to pay into.
+    """
     found: dict[str, AgentLike] = {}
     for spec in specs:
-        name, agent = _one(spec)
+        name, agent = _one(spec, demo=demo)
         if name in found:
             raise ConfigError(f"two agents are called {name}", hint="Name them: --agent name=module:attribute")
         found[name] = agent
-    return found or {"default": _scripted()}
+    return found or {"default": _scripted(demo=demo)}
 
 
-def _one(spec: str) -> tuple[str, AgentLike]:
+def _one(spec: str, *, demo: bool) -> tuple[str, AgentLike]:
     name, named, rest = spec.partition("=")
     if not named or ":" in name or "/" in name:
         name, rest = "default", spec
-    agent = _agent(rest)
+    agent = _agent(rest, demo=demo)
     maker_of(agent)  # refuses what is none
     return name, agent
 
 
-def _agent(spec: str) -> AgentLike:
+def _agent(spec: str, *, demo: bool) -> AgentLike:
     if spec == SCRIPTED:
-        return _scripted()
+        return _scripted(demo=demo)
     return _model(spec) if spec.startswith(("http://", "https://")) else _attribute(spec)
 
 
-def _scripted() -> AgentLike:
-    return ScriptedAgent(pace=0.05)
+def _scripted(*, demo: bool) -> AgentLike:
+    return ScriptedAgent(pace=0.05, allow_crash=demo, payments=[] if demo else None)
 
 
 def _model(url: str) -> AgentLike:

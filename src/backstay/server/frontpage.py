@@ -1,15 +1,14 @@
-"""The front page: says in plain words what is running, and where its API is. It needs no script."""
+"""The plain page: says in plain words what is running, and where its API is. It needs no script."""
 
 from collections.abc import Iterable, Mapping
 from html import escape
-from importlib.metadata import version
-
-import msgspec
 
 from backstay.model.session import Session
 from backstay.server.caller import Caller
+from backstay.server.service import Facts
 
 _LINKS = {
+    "/": "the page, for browsers with JavaScript",
     "/api/openapi.json": "the API, described in OpenAPI",
     "/api/sessions": "your sessions",
     "/healthz": "whether the process answers",
@@ -18,24 +17,17 @@ _LINKS = {
 }
 
 
-class Front(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be said of a server to anybody who may ask it."""
-
-    agents: tuple[str, ...]
-    why: str
-    engine: str
-
-    def page(self, caller: Caller, newest: Iterable[Session]) -> str:
-        """The page as its caller sees it: their own sessions, and nobody else's."""
-        facts = {
-            "version": version("backstay"),
-            "agents": ", ".join(self.agents) or "none: turns wait for another process",
-            "store": self.engine,
-            "you": caller.owner,
-        }
-        why = f"<p>{escape(self.why)}</p>" if self.why else ""
-        body = f"{why}{_facts(facts)}<h2>Newest sessions</h2>{_sessions(newest)}<h2>Links</h2>{_links(_LINKS)}"
-        return _document("Backstay is running", body)
+def front_page(facts: Facts, caller: Caller, newest: Iterable[Session]) -> str:
+    """The page as its caller sees it: their own sessions, and nobody else's."""
+    told = {
+        "version": facts.version,
+        "agents": ", ".join(facts.agents) or "none: turns wait for another process",
+        "store": facts.engine,
+        "you": caller.owner,
+    }
+    why = f"<p>{escape(facts.why)}</p>" if facts.why else ""
+    body = f"{why}{_facts(told)}<h2>Newest sessions</h2>{_sessions(newest)}<h2>Links</h2>{_links(_LINKS)}"
+    return _document("Backstay is running", body)
 
 
 def strangers_page() -> str:

@@ -1,6 +1,4 @@
-"""What is served beside the API: health, metrics, the document, and the page that signs a browser in."""
-
-from importlib.resources import files
+"""What is served beside the API: the page and its files, health, metrics, the document, and how a browser signs in."""
 
 import msgspec
 from starlette.requests import Request
@@ -9,52 +7,53 @@ from starlette.routing import Route
 
 from backstay.errors import BackstayError
 from backstay.server.caller import Caller
-from backstay.server.frontpage import Front, strangers_page
+from backstay.server.files import KINDS, Files
+from backstay.server.frontpage import front_page, strangers_page
 from backstay.server.metrics import Described
 from backstay.server.openapi import Schema
 from backstay.server.problems import unauthenticated
 from backstay.server.service import Service
 from backstay.store.port import Store
 
-PUBLIC = frozenset({"/", "/healthz", "/readyz", "/login"})
+PUBLIC = frozenset({"/", "/plain", "/healthz", "/readyz", "/login"})
 NEWEST = 10
 RUNNING = Described("backstay_store_turns_running", "gauge", "Turns that run in any process on this store.")
 WAITING = Described("backstay_store_turns_waiting", "gauge", "Turns that wait in any session of this store.")
-
-_STATIC = files("backstay.server").joinpath("static")
-_KINDS = {
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-}
 
 
 class Pages:
     """Answers that are no operations of the API."""
 
-    def __init__(self, service: Service, document: Schema, front: Front) -> None:
-        self._service, self._document, self._front = service, msgspec.json.encode(document), front
+    def __init__(self, service: Service, document: Schema) -> None:
+        self._service, self._document = service, msgspec.json.encode(document)
+        self._files = Files()
 
     def routes(self) -> list[Route]:
         """Where they are."""
         return [
-            Route("/", self.front, name="front"),
+            Route("/", self.page, name="page"),
+            Route("/plain", self.front, name="front"),
             Route("/healthz", self.health, name="health"),
             Route("/readyz", self.readiness, name="readiness"),
             Route("/metrics", self.metrics, name="metrics"),
             Route("/api/openapi.json", self.document, name="document"),
             Route("/login", self.login, name="login"),
-            Route("/static/{name}", self.static, name="static"),
+            Route("/static/{path:path}", self.static, name="static"),
         ]
 
+    async def page(self, request: Request) -> Response:
+        """The page for those who may see sessions; others are told how to sign in."""
+        request.scope["operation"] = "page"
+        return _stranger() if request.scope["caller"] is None else self._files.answer("page.html", request)
+
     async def front(self, request: Request) -> Response:
-        """What runs here, told to those who may know; others are told how to sign in."""
+        """What runs here, told without script to those who may know."""
         request.scope["operation"] = "front"
         caller: Caller | None = request.scope["caller"]
         if caller is None:
-            return Response(strangers_page(), 401, unauthenticated().headers, _KINDS[".html"])
+            return _stranger()
         newest = await self._service.app.owned_by(caller.owner).read(Store.list, limit=NEWEST)
-        return Response(self._front.page(caller, newest.sessions), media_type=_KINDS[".html"])
+        return Response(front_page(self._service.facts, caller, newest.sessions), media_type=KINDS[".html"])
 
     async def health(self, request: Request) -> Response:
         """The process answers."""
@@ -88,12 +87,12 @@ class Pages:
     async def login(self, request: Request) -> Response:
         """The page a link leads to."""
         request.scope["operation"] = "login"
-        return _file("login.html")
+        return self._files.answer("login.html", request)
 
     async def static(self, request: Request) -> Response:
         """A file that comes with the server."""
         request.scope["operation"] = "static"
-        return _file(str(request.path_params["name"]))
+        return self._files.answer(str(request.path_params["path"]), request)
 
 
 def is_public(method: str, path: str) -> bool:
@@ -101,10 +100,5 @@ def is_public(method: str, path: str) -> bool:
     return method in ("GET", "HEAD") and (path in PUBLIC or path.startswith("/static/"))
 
 
-def _file(name: str) -> Response:
-    """One of our own files, by a name that is in the folder: a path made of a request's words is never opened."""
-    for file in _STATIC.iterdir():
-        if file.name == name:
-            kind = _KINDS.get(name[name.rfind(".") :], "application/octet-stream")
-            return Response(file.read_bytes(), media_type=kind, headers={"cache-control": "no-cache"})
-    return Response(status_code=404)
+def _stranger() -> Response:
+    return Response(strangers_page(), 401, unauthenticated().headers, KINDS[".html"])

@@ -34,12 +34,13 @@ def serve(settings: Settings, ladder: Ladder, announce: Callable[[Serving], None
     """Listen, say so, and answer until told to stop. Who answers was decided once, for all workers."""
     set_up(settings.log_level, settings.log_format)
     settings = msgspec.structs.replace(settings, agent=ladder.agent)
-    agents = cast(settings.agent)  # a name that leads nowhere is told at once, not by every worker
+    agents = cast(settings.agent, demo=settings.demo)  # a name that leads nowhere is told at once, not by every worker
     make_private(settings)
     listener = _listen(settings)
     with listener:
         announce(_prepare(settings, ladder, tuple(agents), listener))
-        if settings.workers == 1:
+        # In a demonstration the server is crashed on purpose, and must come back.
+        if settings.workers == 1 and not settings.demo:
             worker.run(settings, listener, why=ladder.why)
         else:
             asyncio.run(Supervisor(settings, listener, ladder.why).run())

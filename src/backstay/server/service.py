@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import msgspec
+
 from backstay.agents.adapters import AgentLike
 from backstay.config import Settings
 from backstay.runtime.app import App
@@ -13,11 +15,23 @@ from backstay.server.sharing import SharedReads
 from backstay.server.streams import Streams
 
 
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be said of a server to anybody who may ask it. `scripted` are the agents behind which no model is."""
+
+    version: str
+    agents: tuple[str, ...]
+    scripted: tuple[str, ...]
+    why: str
+    engine: str
+
+
 class Service:
     """An open app, its settings, the agents that answer in it, and what is counted about it."""
 
-    def __init__(self, settings: Settings, app: App, metrics: Metrics, agents: Mapping[str, AgentLike]) -> None:
-        self.settings, self.app, self.metrics, self.agents = settings, app, metrics, agents
+    def __init__(
+        self, settings: Settings, app: App, metrics: Metrics, agents: Mapping[str, AgentLike], facts: Facts
+    ) -> None:
+        self.settings, self.app, self.metrics, self.agents, self.facts = settings, app, metrics, agents, facts
         self.rates = Rates(settings.requests_per_second, settings.request_burst)
         self.streams = Streams(settings, metrics)
         self.reads = SharedReads(app)

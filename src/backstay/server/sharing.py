@@ -113,7 +113,9 @@ class SharedReads:
 
 
 def _is_listed(event: Event) -> bool:
-    return not isinstance(event.body, _UNLISTED)
+    """Whether a list shows something else from now on; a tool call that asks a person needs their eye."""
+    asks = isinstance(event.body, ToolCalled) and event.body.call.approval
+    return asks or not isinstance(event.body, _UNLISTED)
 
 
 async def _line(owned: Owned, session: SessionId) -> bytes | None:

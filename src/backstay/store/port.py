@@ -14,6 +14,7 @@ from typing import Self
 from backstay.model.about import About, Load
 from backstay.model.address import Address
 from backstay.model.blob import Blob
+from backstay.model.chapter import Chapter, ChapterQuery, Glance
 from backstay.model.content import Body, Content
 from backstay.model.event import START, Cursor, EventPage, FeedPage
 from backstay.model.export import Export, Imported
@@ -53,6 +54,7 @@ from backstay.model.turn import (
 from backstay.model.window import Moved, Window
 
 ANY = SessionFilter()
+LATEST = ChapterQuery()
 NOTHING: Mapping[str, int] = {}
 NO_NOTES: Mapping[str, str] = {}
 
@@ -489,6 +491,17 @@ class Store(ABC):
     @abstractmethod
     def place(self, session: SessionId, message: MessageId, *, owner: str) -> int:
         """The position of a message in the window that the session reads now; `NotFound` if it does not read it."""
+
+    @abstractmethod
+    def chapter(self, session: SessionId, query: ChapterQuery = LATEST, *, owner: str) -> Chapter:
+        """A stretch of the session with all that is known of its turns, as it stands after `session.last_event`.
+
+        Whoever follows the story from that number on misses nothing and is told nothing twice.
+        """
+
+    @abstractmethod
+    def glances(self, sessions: Sequence[SessionId], *, owner: str) -> tuple[Glance, ...]:
+        """What a list tells of these sessions besides their lines; those that are not the owner's are left out."""
 
     @abstractmethod
     def lineage(self, session: SessionId, *, owner: str) -> tuple[Window, ...]:

@@ -10,6 +10,7 @@ from backstay.errors import InvalidPayload, StoreFull, StoreUnavailable, TooLarg
 from backstay.model.about import About, Load
 from backstay.model.address import Address
 from backstay.model.blob import Blob, check_hash
+from backstay.model.chapter import Chapter, ChapterQuery, Glance
 from backstay.model.codec import check_name
 from backstay.model.content import Body, Content, Text, Thought, parts_of
 from backstay.model.event import START, UNSEEN, Cursor, EventPage, FeedPage
@@ -67,10 +68,11 @@ from backstay.model.turn import (
 from backstay.model.window import Moved, Window
 from backstay.store.door import Door, find, find_held
 from backstay.store.engine import Engine, Pending, Transaction
-from backstay.store.port import ANY, NO_NOTES, NOTHING, Store
+from backstay.store.port import ANY, LATEST, NO_NOTES, NOTHING, Store
 from backstay.store.verbs import (
     blobs,
     cancelling,
+    chapters,
     compacting,
     deletion,
     events,
@@ -572,6 +574,17 @@ class SqlStore(Store):
     def place(self, session: SessionId, message: MessageId, *, owner: str) -> int:
         return self._read(reading.place, check_session_id(session), owner, check_message_id(message))
 
+    def chapter(self, session: SessionId, query: ChapterQuery = LATEST, *, owner: str) -> Chapter:
+        _kind("query", query, ChapterQuery)
+        checked = _checked_query(query)
+        door, chapter = self._read(chapters.chapter, check_session_id(session), owner, checked)
+        if self._reap_if_gone(door):
+            _, chapter = self._read(chapters.chapter, session, owner, checked)
+        return chapter
+
+    def glances(self, sessions: Sequence[SessionId], *, owner: str) -> tuple[Glance, ...]:
+        return self._read(chapters.glances, [check_session_id(session) for session in sessions], owner)
+
     def lineage(self, session: SessionId, *, owner: str) -> tuple[Window, ...]:
         return self._read(reading.lineage, check_session_id(session), owner)
 
@@ -812,6 +825,18 @@ def _whole(what: str, value: object) -> int:
     if type(value) is not int:
         raise InvalidPayload(f"{what} is {value!r}", hint="Pass a whole number.")
     return value
+
+
+def _checked_query(query: ChapterQuery) -> ChapterQuery:
+    """The same query, or a refusal: its ids are ids and its numbers numbers."""
+    if query.before is not None:
+        _whole("before", query.before)
+    _limit(_whole("last", query.last))
+    if query.window is not None:
+        check_window_id(query.window)
+    if query.around is not None:
+        check_message_id(query.around)
+    return query
 
 
 def _digest(hash: bytes) -> bytes:

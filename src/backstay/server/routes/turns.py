@@ -117,6 +117,11 @@ async def cancel(call: Call[Nothing, Nothing]) -> Answer:
     return Answer(value=await turn.read())
 
 
+async def resume(call: Call[Nothing, Nothing]) -> Answer:
+    """Go on where an interrupted turn stopped."""
+    return submitted(await call.owned.resume(call.turn))
+
+
 async def read_waiting(call: Call[Nothing, Nothing]) -> Answer:
     """What waits."""
     return Answer(value=Turns(turns=await call.owned.read(Store.waiting, call.session)))
@@ -255,6 +260,18 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         body=Nothing,
         query=Nothing,
         answer=Turn,
+        problems=(409,),
+    ),
+    Operation(
+        method="POST",
+        path="/api/turns/{turn}/resume",
+        name="resume_turn",
+        summary="Go on with the last turn, if it was interrupted: same input, same ledger, nothing said twice.",
+        run=resume,
+        body=Nothing,
+        query=Nothing,
+        answer=Submitted,
+        status=202,
         problems=(409,),
     ),
     Operation(

@@ -190,7 +190,7 @@ def end(tx: Transaction, door: Door, row: TurnRow, outcome: Outcome) -> Ended:
     ids = messages.append(tx, door, row.id, messages.written(said), names)
     body = TurnEnded(outcome, messages=len(ids), may_have_run=_give_up_calls(tx, row, story))
     events.tell(tx, door, body, row.id, Said(door.window, position, door.length) if ids else None)
-    _end_row(tx, row, outcome, _usage_of(story))
+    _end_row(tx, row, outcome, usage_of(story))
     if any(isinstance(event, SteeringTaken) for event in story):
         for taken in tx.all("taken_turns", session=door.id, turn=row.id):
             _end_taken(tx, door, TurnRow(*taken), outcome)
@@ -387,5 +387,6 @@ def _end_row(tx: Transaction, row: TurnRow, outcome: Outcome, usage: Usage) -> N
     tx.run("end_turn", turn=row.id, outcome=row.outcome, reason=row.reason, usage=row.usage, now=tx.now)
 
 
-def _usage_of(story: Sequence[EventBody]) -> Usage:
+def usage_of(story: Sequence[EventBody]) -> Usage:
+    """What a turn has used, by its events."""
     return sum((event.usage for event in story if isinstance(event, UsageReported)), start=Usage())

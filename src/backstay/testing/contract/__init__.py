@@ -13,6 +13,7 @@ It is called with `clock`, `lease_seconds` and `limits`, once for every holder t
 from backstay.testing.contract.base import ContractBase, OpenHandle
 from backstay.testing.contract.blobs import BlobContract
 from backstay.testing.contract.calls import CallContract
+from backstay.testing.contract.chapters import ChapterContract
 from backstay.testing.contract.compacting import CompactingContract
 from backstay.testing.contract.deletion import DeletionContract
 from backstay.testing.contract.expiry import ExpiryContract
@@ -56,6 +57,7 @@ class StoreContract(
     ProofContract,
     DeletionContract,
     ReadingContract,
+    ChapterContract,
     WatchContract,
     BlobContract,
     SearchContract,

@@ -1,0 +1,91 @@
+// What a reader can do to the open session. Each is one request; what comes of it is told by the stream.
+import { ask, get, insist, patch, post, put, remove } from "./api.js";
+import { attempt, tell } from "./notices.js";
+import { current, enter, story } from "./room.js";
+import { go } from "./route.js";
+import { lines } from "./shelf.js";
+
+const at = (rest) => `/api/sessions/${current.value}${rest}`;
+
+/** A new session with nothing in it; its id. */
+export async function create() {
+  const { id } = await post("/api/sessions");
+  go(id);
+  return id;
+}
+
+/** Say something, until it is accepted. Where it went: another session, if it was forked. */
+export async function say(session, said, { agent, ifBusy = "enqueue", told } = {}) {
+  const turn = await insist(`/api/sessions/${session}/turns`, { ...said, if_busy: ifBusy, ...(agent && { agent }) }, told);
+  if (turn.session !== session) {
+    go(turn.session);
+    tell("Sent to a fork: this session goes on undisturbed.");
+  }
+  return turn;
+}
+
+export const stop = () => story.value?.running && attempt(() => post(`/api/turns/${story.value.running}/cancel`));
+export const resume = (turn) => attempt(() => post(`/api/turns/${turn}/resume`));
+export const retry = (agent) => attempt(() => insist(at("/retry"), agent ? { agent } : {}));
+export const undo = () => attempt(() => post(at("/undo")));
+export const redo = () => attempt(() => post(at("/redo")));
+export const compact = () => attempt(() => post(at("/compact")));
+export const edit = (message, text) => attempt(() => insist(at(`/messages/${message}/edit`), { text }));
+export const withdraw = (turn) => attempt(() => remove(`/api/turns/${turn}`));
+export const rewrite = (turn, text) => attempt(() => patch(`/api/turns/${turn}`, { text }));
+export const reorder = (turns) => attempt(() => put(at("/waiting"), { turns }));
+export const decide = (turn, call, approved) =>
+  attempt(() => put(`/api/turns/${turn}/calls/${encodeURIComponent(call)}/decision`, { approved }));
+
+/** A new session with everything up to the end of a turn; with all of it, if none is named. */
+export const fork = (turn = null) =>
+  attempt(async () => {
+    const body = turn ? { at: await lastMessageOf(turn) } : {};
+    const { id } = await post(at("/fork"), body);
+    go(id);
+    tell("Forked. The session it came from is unchanged.");
+  });
+
+async function lastMessageOf(turn) {
+  const { messages } = await get(at("/messages"), { last: 1000 });
+  return messages.findLast((message) => message.turn === turn)?.id;
+}
+
+// --- filing -------------------------------------------------------------------------------------------------------------
+
+export const file = (id, change) => attempt(() => patch(`/api/sessions/${id}`, change));
+
+export const end = (id) => attempt(() => post(`/api/sessions/${id}/end`));
+
+export const destroy = (id) =>
+  attempt(async () => {
+    const { messages, kept_messages: kept } = await remove(`/api/sessions/${id}`);
+    if (current.value === id) go(null);
+    tell(`Deleted, with ${messages} messages${kept ? `; ${kept} stay because a fork reads them` : ""}.`);
+  });
+
+/** Offer a session as a file. */
+export function save(id) {
+  const link = document.createElement("a");
+  link.href = `/api/sessions/${id}/export`;
+  link.download = `${id}.json`;
+  link.click();
+}
+
+/** Take a session in from a file. */
+export const take = (file) =>
+  attempt(async () => {
+    const { session } = await ask("POST", "/api/imports", { body: JSON.parse(await file.text()) });
+    go(session.id);
+    tell("Imported, with nothing lost on the way.");
+  });
+
+/** Go up or down in the list. */
+export function step(by) {
+  const order = lines.value.order.filter((line) => !line.archived);
+  const place = order.findIndex((line) => line.id === current.value);
+  const next = order[Math.max(0, Math.min(order.length - 1, place + by))];
+  if (next) go(next.id);
+}
+
+export const reload = () => enter(current.value);

@@ -1,0 +1,48 @@
+// The API: one function that asks, and errors that say what the server said.
+
+/** What the server refused, with its hint of what to do next. `status` 0: it could not be reached. */
+export class Refused extends Error {
+  constructor(status, code, title, hint) {
+    super(title);
+    Object.assign(this, { status, code, hint });
+  }
+
+  get unreachable() {
+    return this.status === 0 || this.status === 502 || this.status === 503 || this.status === 504;
+  }
+}
+
+/** Ask for something; what comes back as JSON, or nothing. */
+export async function ask(method, path, { body, headers = {}, query = {}, raw } = {}) {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const url = given.length ? `${path}?${new URLSearchParams(given)}` : path;
+  const sent = raw ? { body: raw, type: "application/octet-stream" } : { body: JSON.stringify(body), type: "application/json" };
+  const typed = body === undefined && !raw ? {} : { "content-type": sent.type };
+  const answer = await fetch(url, { method, headers: { ...typed, ...headers }, body: sent.body }).catch(() => null);
+  if (!answer) throw new Refused(0, "unreachable", "The server cannot be reached.", "It is tried again by itself.");
+  if (answer.ok) return answer.status === 204 ? null : answer.json();
+  const problem = await answer.json().catch(() => ({}));
+  throw new Refused(answer.status, problem.code, problem.title ?? answer.statusText, problem.hint ?? "");
+}
+
+export const get = (path, query) => ask("GET", path, { query });
+export const post = (path, body = {}, headers) => ask("POST", path, { body, headers });
+export const put = (path, body) => ask("PUT", path, { body });
+export const patch = (path, body) => ask("PATCH", path, { body });
+export const remove = (path) => ask("DELETE", path);
+
+/** Ask until there is an answer: what was not acknowledged is sent again under the same key, and happens once. */
+export async function insist(path, body, told = () => {}) {
+  const headers = { "idempotency-key": crypto.randomUUID?.() ?? key() };
+  for (let wait = 250; ; wait = Math.min(wait * 2, 4000)) {
+    try {
+      return await post(path, body, headers);
+    } catch (error) {
+      if (!(error instanceof Refused) || !error.unreachable) throw error;
+      told(error);
+      await new Promise((resolve) => setTimeout(resolve, wait));
+    }
+  }
+}
+
+const key = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");

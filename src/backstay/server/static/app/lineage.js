@@ -1,0 +1,71 @@
+// The lineage as a picture: pure functions from windows to nodes and lines, newest at the top.
+
+export const STEP = 64;
+export const LANE = 34;
+
+const REASONS = {
+  first: "Began",
+  undo: "Undo",
+  retry: "Retry",
+  edit: "Edit",
+  fork: "Forked",
+  compaction: "Summarised",
+};
+
+/** Each window as a node with its lane and height; a branch takes a lane of its own, a compaction goes on in its parent's. */
+export function nodesOf(windows, current) {
+  const lanes = new Map();
+  const heads = new Map();
+  let used = 0;
+  const nodes = windows.map((window, place) => {
+    const parent = lanes.get(window.parent);
+    const goesOn = parent !== undefined && !heads.has(window.parent) && window.reason === "compaction";
+    const lane = parent === undefined ? 0 : goesOn ? parent : (used += 1);
+    if (goesOn) heads.set(window.parent, window.id);
+    lanes.set(window.id, lane);
+    return {
+      window,
+      lane,
+      x: LANE / 2 + lane * LANE,
+      y: STEP / 2 + (windows.length - 1 - place) * STEP,
+      name: REASONS[window.reason] ?? window.reason,
+      current: window.id === current,
+    };
+  });
+  return nodes;
+}
+
+/** A line from each window to the one it came from. */
+export function linesOf(nodes) {
+  const byId = new Map(nodes.map((node) => [node.window.id, node]));
+  return nodes
+    .map((node) => ({ node, parent: byId.get(node.window.parent) }))
+    .filter(({ parent }) => parent)
+    .map(({ node, parent }) => ({
+      id: node.window.id,
+      reason: node.window.reason,
+      path:
+        node.x === parent.x
+          ? `M${parent.x} ${parent.y}V${node.y}`
+          : `M${parent.x} ${parent.y}C${parent.x} ${parent.y - STEP * 0.7} ${node.x} ${node.y + STEP * 0.9} ${node.x} ${node.y}`,
+    }));
+}
+
+/** How a window is told of in a sentence. */
+export function toldOf({ reason, start }) {
+  const kept = start === 1 ? "1 message" : `${start} messages`;
+  switch (reason) {
+    case "first":
+      return "The session began, with nothing in it.";
+    case "undo":
+      return `The last turn was taken back; ${kept} stayed.`;
+    case "retry":
+      return `The last message was answered again, after ${kept}.`;
+    case "edit":
+      return `A message was said differently, after ${kept}.`;
+    case "fork":
+      return `Begun as a copy of another session, with ${kept}.`;
+    default:
+      return "What came before was summarised for the agent.";
+  }
+}

@@ -1,0 +1,44 @@
+// Where the page begins: it learns what the server is, opens what the address names, and listens.
+import { effect, untracked } from "../vendor/page.js";
+import { html, render } from "./html.js";
+import "./keys.js";
+import { nameOf } from "./lines.js";
+import { connection, rest, wake } from "./link.js";
+import { attempt } from "./notices.js";
+import { enter, line, story } from "./room.js";
+import { route } from "./route.js";
+import { learn } from "./server.js";
+import { more } from "./shelf.js";
+import "./theme.js";
+import { Shell } from "./views/shell.js";
+
+const page = document.getElementById("page");
+page.textContent = "";
+render(html`<${Shell} />`, page);
+
+let entered;
+effect(() => {
+  const { session, message } = route.value;
+  untracked(() => {
+    if (session === entered && !message) return;
+    entered = session;
+    enter(session, message);
+  });
+});
+
+effect(() => {
+  const name = line.value ? nameOf(line.value) : "Backstay";
+  const sign = connection.value.state === "lost" ? "⚠ " : story.value?.running ? "… " : "";
+  document.title = sign + name + (line.value ? " · Backstay" : "");
+});
+
+attempt(learn);
+attempt(more);
+
+// A browser has few connections for all its tabs: one that nobody looks at, and in which nothing runs, lets go of its own.
+let resting = 0;
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(resting);
+  if (document.hidden) resting = setTimeout(() => !story.value?.running && rest(), 20_000);
+  else wake();
+});

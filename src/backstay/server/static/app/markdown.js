@@ -1,0 +1,99 @@
+// Markdown as Preact nodes. Tokens become elements one by one: there is no HTML in between that could be anything else.
+import { MarkdownIt } from "../vendor/page.js";
+import { Code } from "./code.js";
+import { h, html, steady, useRef } from "./html.js";
+
+const parser = new MarkdownIt({ html: false, linkify: true, breaks: true });
+
+const ELEMENTS = new Set(
+  "p h1 h2 h3 h4 h5 h6 ul ol li blockquote strong em s table thead tbody tr th td hr br".split(" "),
+);
+const SAFE_LINK = /^(?:https?:|mailto:)/i;
+
+/** Words as they are written, or as they arrive. Of a text that still grows, finished blocks are never drawn again. */
+export const Markdown = steady(function Markdown({ text, live = false }) {
+  const frozen = useRef({ until: 0, blocks: [], text: "" });
+  if (!live || !text.startsWith(frozen.current.text)) frozen.current = { until: 0, blocks: [], text: "" };
+  if (!live) return html`<div class="markdown">${blocksOf(text).map(({ tokens }, key) => h(Block, { key, tokens }))}</div>`;
+  const kept = frozen.current;
+  const tail = blocksOf(text.slice(kept.until));
+  const last = tail.at(-1);
+  for (const { tokens } of tail.slice(0, -1)) kept.blocks.push(h(Block, { key: kept.blocks.length, tokens }));
+  kept.until += last?.start ?? 0;
+  kept.text = text.slice(0, kept.until);
+  const end = last && h(Block, { key: kept.blocks.length, tokens: last.tokens });
+  return html`<div class="markdown">${kept.blocks}${end}</div>`;
+});
+
+const Block = steady(function Block({ tokens }) {
+  return nodesOf(tokens);
+});
+
+/** The top-level blocks of a text, and where in it each begins. */
+function blocksOf(text) {
+  const starts = [0];
+  for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) starts.push(at + 1);
+  const blocks = [];
+  let depth = 0;
+  for (const token of parser.parse(text, {})) {
+    if (depth === 0) blocks.push({ start: starts[token.map?.[0] ?? 0] ?? 0, tokens: [] });
+    blocks.at(-1).tokens.push(token);
+    depth += token.nesting;
+  }
+  return blocks;
+}
+
+/** Nodes for tokens, nested as they are. */
+function nodesOf(tokens) {
+  const open = [{ opening: null, children: [] }];
+  for (const token of tokens) {
+    if (token.nesting === 1) open.push({ opening: token, children: [] });
+    else if (token.nesting === -1 && open.length > 1) {
+      const { opening, children } = open.pop();
+      open.at(-1).children.push(element(opening, children));
+    } else open.at(-1).children.push(leaf(token));
+  }
+  return open[0].children;
+}
+
+function element(token, children) {
+  if (token.hidden) return children;
+  if (token.tag === "a") return link(token.attrGet("href") ?? "", children);
+  if (!ELEMENTS.has(token.tag)) return children;
+  if (token.tag === "table") return wide(h("table", null, children));
+  const start = token.tag === "ol" ? token.attrGet("start") : null;
+  return h(token.tag, start ? { start: Number(start) } : null, children);
+}
+
+const wide = (table) => h("div", { class: "table", tabindex: 0, role: "region", "aria-label": "Table" }, table);
+
+function leaf(token) {
+  switch (token.type) {
+    case "inline":
+      return nodesOf(token.children);
+    case "fence":
+    case "code_block":
+      return h(Code, { text: token.content, language: token.info.trim().split(/\s+/)[0] ?? "" });
+    case "code_inline":
+      return h("code", null, token.content);
+    case "image":
+      return picture(token.attrGet("src") ?? "", token.content);
+    case "softbreak":
+    case "hardbreak":
+      return h("br");
+    case "hr":
+      return h("hr");
+    default:
+      return token.content;
+  }
+}
+
+function link(href, children) {
+  if (!SAFE_LINK.test(href)) return h("span", { title: "This link leads nowhere safe." }, children);
+  return h("a", { href, target: "_blank", rel: "noopener noreferrer nofollow", title: href }, children);
+}
+
+/** Pictures from elsewhere are not fetched: that would tell somebody what is read here, and when. */
+function picture(source, alt) {
+  return link(source, [`🖼 ${alt || "picture"}`]);
+}

@@ -1,0 +1,150 @@
+// The room: the session that is open. Its story changes by `reduce` alone; frames are gathered until the next picture.
+import { batch, computed, signal } from "../vendor/page.js";
+import { get, put } from "./api.js";
+import { connection, follow } from "./link.js";
+import { open, prepend, reduce } from "./reduce.js";
+import { hearLine, lines, noteRead } from "./shelf.js";
+
+const PAGE = 60;
+
+export const current = signal(null);
+export const story = signal(null);
+export const trouble = signal(null);
+/** A point in time that is looked at instead of now: a window of the lineage, and the story it tells. */
+export const past = signal(null);
+/** What to bring into view once it is drawn: a turn that was searched for. */
+export const target = signal(null);
+export const recovery = signal(null);
+export const line = computed(() => (current.value ? lines.value.byId.get(current.value) : null));
+
+let pending = [];
+let drawing = 0;
+let opening = 0;
+let lostAt = null;
+
+/** Open a session, or none; with a message to show, the page of it that has the message. */
+export async function enter(id, message = null) {
+  const visit = (opening += 1);
+  pending = [];
+  batch(() => {
+    current.value = id;
+    past.value = target.value = trouble.value = recovery.value = null;
+    if (story.value?.session !== id) story.value = null;
+  });
+  if (!id) return follow(null, 0, hear);
+  try {
+    const chapter = await get(`/api/sessions/${id}/chapter`, { last: PAGE });
+    if (visit !== opening) return;
+    story.value = open(chapter);
+    hearLine("listed", chapter.session);
+    follow(id, chapter.session.last_event, hear);
+    markRead();
+    if (message) await show(message);
+  } catch (error) {
+    if (visit === opening) trouble.value = error;
+    follow(null, 0, hear);
+  }
+}
+
+/** Read the session anew where events do not tell what stands there; what is shown stays until it is here. */
+async function renew() {
+  const visit = opening;
+  const chapter = await get(`/api/sessions/${current.value}/chapter`, { last: PAGE }).catch(() => null);
+  if (visit !== opening) return;
+  if (chapter) story.value = open(chapter);
+  else setTimeout(renew, 500);
+}
+
+function hear(kind, data) {
+  if (kind === "listed" || kind === "unlisted" || data.feed) return hearLine(kind, data);
+  if (kind === "story") pending.push(data);
+  // What was seen is folded, or lost: what follows is told from somewhere else.
+  else pending.push({ session: data.session, last: Infinity, body: { kind: "gap" } });
+  if (!drawing) drawing = document.hidden ? setTimeout(draw, 100) : requestAnimationFrame(draw);
+}
+
+function draw() {
+  drawing = 0;
+  const events = pending.filter((event) => event.session === current.value);
+  pending = [];
+  if (!story.value || !events.length) return;
+  if (events.some((event) => event.body.kind === "gap")) return enter(current.value);
+  const next = events.reduce(reduce, story.value);
+  if (next.stale && !story.value.stale) renew();
+  // A stale story is not drawn; it is only remembered that it is stale, until a chapter replaces it.
+  story.value = next.stale ? { ...story.value, stale: true } : next;
+  markRead();
+  recovered();
+}
+
+/** Load what stands above; through a summary into what it stands for. */
+export async function older() {
+  const shown = past.value ?? { story: story.value };
+  const { top, session } = shown.story ?? {};
+  const place = top && above(top);
+  if (!place || older.busy) return;
+  older.busy = true;
+  try {
+    const chapter = await get(`/api/sessions/${session}/chapter`, { ...place, last: PAGE });
+    if (past.value) past.value = { ...past.value, story: prepend(past.value.story, chapter) };
+    else if (story.value?.session === session) story.value = prepend(story.value, chapter);
+  } finally {
+    older.busy = false;
+  }
+}
+
+/** Where the page above begins, or nothing if there is none. */
+export function above(top) {
+  if (top.position > 0) return { window: top.window, before: top.position };
+  return top.behind ? { window: top.behind, before: top.behindUntil } : null;
+}
+
+/** Bring a message into view: upwards page by page while it is near, and else as a look at the past. */
+export async function show(message) {
+  const chapter = await get(`/api/sessions/${current.value}/chapter`, { around: message, last: PAGE });
+  const turn = chapter.messages.find(({ id }) => id === message)?.turn;
+  const here = () => story.value.entries.some((entry) => entry.turn === turn);
+  for (let pages = 0; pages < 5 && !here() && above(story.value.top); pages += 1) await older();
+  if (!here()) past.value = { window: chapter.window, why: "search", story: open({ ...chapter, said: [] }) };
+  target.value = { turn, at: Date.now() };
+}
+
+/** Look at the session as it was in a window. */
+export async function lookBack(window, why) {
+  const chapter = await get(`/api/sessions/${current.value}/chapter`, { window, last: PAGE });
+  const ended = chapter.turns.filter(({ state }) => state === "ended");
+  past.value = { window, why, story: open({ ...chapter, said: [], turns: ended, waiting: [] }) };
+}
+
+let reading = 0;
+function markRead() {
+  const { session, number } = story.value;
+  if (document.hidden) return;
+  noteRead(session, number);
+  clearTimeout(reading);
+  reading = setTimeout(() => put(`/api/sessions/${session}/read`, { number }).catch(() => {}), 600);
+}
+
+// --- what happened while nobody could tell us ---------------------------------------------------------------------------
+
+connection.subscribe(({ state }) => {
+  if (state === "lost" && story.value && lostAt === null) lostAt = { number: story.value.number, head: Infinity };
+  if (state === "live" && lostAt) measure(lostAt);
+});
+
+/** Learn how far the story goes by now; when we are there too, we can say what became of it. */
+async function measure(lost) {
+  const session = await get(`/api/sessions/${current.value}`).catch(() => null);
+  if (!session || lostAt !== lost) return;
+  lost.head = session.last_event;
+  recovered();
+}
+
+function recovered() {
+  if (!lostAt || story.value.number < lostAt.head) return;
+  const { number } = lostAt;
+  lostAt = null;
+  const cut = story.value.entries.filter((entry) => entry.outcome?.type === "interrupted").at(-1);
+  const fresh = cut && cut === story.value.entries.at(-1);
+  recovery.value = { steps: story.value.number - number, cut: fresh ? cut.turn : null, at: Date.now() };
+}

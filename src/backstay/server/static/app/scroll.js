@@ -1,0 +1,56 @@
+// Scrolling: stays at the end while the reader is there, and never moves what they are reading.
+import { useEffect, useLayoutEffect, useRef, useState } from "./html.js";
+
+const NEAR = 48;
+
+/** A reference for the box that scrolls, whether its reader is at its end, and a way to go there. */
+export function useTail(content, topKey, nearTop) {
+  const box = useRef(null);
+  const held = useRef({ atEnd: true, height: 0, top: 0, topKey });
+  const [away, setAway] = useState(false);
+
+  // After every picture: at the end, stay there; if something was put above, the words on screen stay where they are.
+  useLayoutEffect(() => {
+    const here = box.current;
+    if (!here) return;
+    const was = held.current;
+    if (was.topKey !== topKey) here.scrollTop = was.top + here.scrollHeight - was.height;
+    else if (was.atEnd) here.scrollTop = here.scrollHeight;
+    Object.assign(was, { height: here.scrollHeight, top: here.scrollTop, topKey });
+  }, [content, topKey]);
+
+  useEffect(() => {
+    const here = box.current;
+    if (!here) return undefined;
+    const moved = () => {
+      const was = held.current;
+      const end = here.scrollHeight - here.scrollTop - here.clientHeight;
+      // Growing content also moves the end away; only a reader moves upwards.
+      if (here.scrollTop < was.top - 1 && end > NEAR) was.atEnd = false;
+      else if (end <= NEAR) was.atEnd = true;
+      Object.assign(was, { top: here.scrollTop, height: here.scrollHeight });
+      setAway(!was.atEnd);
+      if (here.scrollTop < 600) nearTop();
+    };
+    const grown = new ResizeObserver(() => {
+      if (held.current.atEnd) here.scrollTop = here.scrollHeight;
+    });
+    here.addEventListener("scroll", moved, { passive: true });
+    grown.observe(here);
+    return () => {
+      here.removeEventListener("scroll", moved);
+      grown.disconnect();
+    };
+  }, [nearTop]);
+
+  const toEnd = () => {
+    held.current.atEnd = true;
+    box.current.scrollTop = box.current.scrollHeight;
+    setAway(false);
+  };
+  const leave = () => {
+    held.current.atEnd = false;
+    setAway(true);
+  };
+  return { box, away, toEnd, leave };
+}

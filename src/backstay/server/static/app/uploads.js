@@ -1,0 +1,48 @@
+// Files on their way: sent in pieces before the message that brings them.
+import { signal } from "../vendor/page.js";
+import { ask, post } from "./api.js";
+import { tell } from "./notices.js";
+import { about } from "./server.js";
+import { size } from "./words.js";
+
+export const MOST = 32 << 20;
+const FILES = 10;
+
+export const files = signal([]);
+let count = 0;
+
+/** Take files and begin to send them; what is too large is refused before a byte of it is sent. */
+export function attach(found) {
+  for (const file of found) {
+    if (files.value.length >= FILES) return tell(`A message has at most ${FILES} files.`, "error");
+    if (file.size > MOST) tell(`${file.name} is larger than ${size(MOST)}.`, "error");
+    else if (!file.size) tell(`${file.name} is empty.`, "error");
+    else send(file);
+  }
+}
+
+async function send(file) {
+  const id = (count += 1);
+  files.value = [...files.value, { id, name: file.name, size: file.size, type: file.type || "application/octet-stream", done: 0, blob: null }];
+  try {
+    const upload = await post("/api/uploads");
+    const piece = Math.min(1 << 20, about.value?.body_bytes ?? 1 << 20);
+    for (let start = 0; start < file.size; start += piece) {
+      await ask("PUT", `/api/uploads/${upload.id}`, { raw: file.slice(start, start + piece), query: { start: String(start) } });
+      change(id, { done: Math.min(file.size, start + piece) });
+    }
+    const { hash } = await post(`/api/uploads/${upload.id}/finish`);
+    change(id, { blob: hash });
+  } catch (error) {
+    drop(id);
+    tell(error);
+  }
+}
+
+const change = (id, more) => (files.value = files.value.map((file) => (file.id === id ? { ...file, ...more } : file)));
+
+export const drop = (id) => (files.value = files.value.filter((file) => file.id !== id));
+
+/** The files as parts of a message. */
+export const partsOf = (sent) =>
+  sent.map(({ blob, name, type, size }) => ({ type: "attachment", blob, name, media_type: type, size }));

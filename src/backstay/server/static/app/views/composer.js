@@ -1,0 +1,118 @@
+// The composer: where something is said; while somebody speaks, also how.
+import { say, stop } from "../actions.js";
+import { commandOf, suggested } from "../commands.js";
+import { draftOf, fetchDraft, sent, write } from "../draft.js";
+import { html, useEffect, useRef, useState } from "../html.js";
+import { Icon } from "../icon.js";
+import { tell } from "../notices.js";
+import { current, story } from "../room.js";
+import { about } from "../server.js";
+import { attach, drop, files, partsOf } from "../uploads.js";
+import { size } from "../words.js";
+import { Queue } from "./queue.js";
+
+const WAYS = [
+  ["enqueue", "Queue", "Said next, when this answer has ended"],
+  ["steer", "Steer", "Said to the agent now, while it works"],
+  ["replace", "Replace", "Stops this answer; what it said is kept"],
+  ["fork", "Fork", "Said in a copy; this answer goes on"],
+];
+
+export function Composer({ onEditLast }) {
+  const session = current.value;
+  const text = session ? draftOf(session) : "";
+  const field = useRef(null);
+  const [way, setWay] = useState("enqueue");
+  const [agent, setAgent] = useState("");
+  const [sending, setSending] = useState("");
+  const [picked, setPicked] = useState(0);
+  const busy = Boolean(story.value?.running);
+  const closed = Boolean(story.value?.closed);
+  const offered = suggested(text);
+  useEffect(() => {
+    if (session) fetchDraft(session);
+    if (matchMedia("(pointer: fine)").matches) field.current?.focus();
+  }, [session]);
+  useEffect(() => grow(field.current), [text]);
+
+  const send = async () => {
+    const words = text.trim();
+    const ready = files.value.filter((file) => file.blob);
+    if (ready.length < files.value.length) return tell("A file is still on its way.");
+    if ((!words && !ready.length) || sending) return;
+    const asked = commandOf(words);
+    if (asked && !ready.length) {
+      write(session, "");
+      return asked.command.run(asked.rest);
+    }
+    setSending("Sending…");
+    try {
+      const parts = [...(words ? [{ type: "text", text: words }] : []), ...partsOf(ready)];
+      const said = ready.length ? { parts } : { text: words };
+      const told = () => setSending("The server cannot be reached. Your message is sent as soon as it is back.");
+      await say(session, said, { agent: agent || undefined, ifBusy: busy ? way : "enqueue", told });
+      for (const file of ready) drop(file.id);
+      sent(session, text);
+    } catch (error) {
+      tell(error);
+    } finally {
+      setSending("");
+      field.current?.focus();
+    }
+  };
+
+  const keys = (event) => {
+    if (event.isComposing) return;
+    const { key, shiftKey } = event;
+    if (offered.length && (key === "ArrowDown" || key === "ArrowUp")) {
+      event.preventDefault();
+      setPicked((picked + (key === "ArrowDown" ? 1 : offered.length - 1)) % offered.length);
+    } else if (offered.length && (key === "Tab" || (key === "Enter" && text.slice(1) !== offered[picked]?.name))) {
+      event.preventDefault();
+      write(session, `/${offered[Math.min(picked, offered.length - 1)].name}`);
+      setPicked(0);
+    } else if (key === "Enter" && !shiftKey) {
+      event.preventDefault();
+      send();
+    } else if (key === "ArrowUp" && !text) {
+      event.preventDefault();
+      onEditLast();
+    }
+  };
+  const paste = (event) => event.clipboardData?.files.length && (event.preventDefault(), attach(event.clipboardData.files));
+
+  return html`<section class="composer" aria-label="Write" onDragOver=${(event) => event.preventDefault()} onDrop=${(event) => (event.preventDefault(), attach(event.dataTransfer.files))}>
+    <${Queue} />
+    ${offered.length > 0 && html`<ul class="offered" role="listbox" aria-label="Commands" id="offered">
+      ${offered.map((command, key) => html`<li key=${command.name} role="option" aria-selected=${key === picked} onMouseDown=${(event) => (event.preventDefault(), write(session, `/${command.name} `))}>
+        <code>/${command.name}</code><span>${command.what}</span></li>`)}
+    </ul>`}
+    <div class="box">
+      ${files.value.length > 0 && html`<ul class="files" aria-label="Files">${files.value.map((file) => html`<li class="chip" key=${file.id}>
+        <${Icon} name="clip" /><span>${file.name}</span><span class="dim">${file.blob ? size(file.size) : `${Math.round((100 * file.done) / file.size)} %`}</span>
+        <button type="button" class="quiet" aria-label=${`Remove ${file.name}`} onClick=${() => drop(file.id)}><${Icon} name="close" /></button></li>`)}</ul>`}
+      <textarea ref=${field} rows="1" placeholder=${closed ? "This session is closed" : busy ? "Say something while it answers…" : "Write a message…"}
+        aria-label="Message" aria-controls=${offered.length ? "offered" : null} disabled=${closed || !session} value=${text}
+        onInput=${(event) => write(session, event.target.value)} onKeyDown=${keys} onPaste=${paste}></textarea>
+      <div class="row">
+        <label class="quiet attach" title="Attach files"><${Icon} name="clip" /><span class="unseen">Attach files</span>
+          <input type="file" multiple class="unseen" disabled=${closed} onChange=${(event) => (attach(event.target.files), (event.target.value = ""))} /></label>
+        ${about.value?.facts.agents.length > 1 && html`<select aria-label="Who shall answer" value=${agent} onChange=${(event) => setAgent(event.target.value)}>
+          ${about.value.facts.agents.map((name) => html`<option key=${name} value=${name === "default" ? "" : name}>${name}</option>`)}</select>`}
+        ${busy && html`<div class="ways" role="radiogroup" aria-label="While it answers">${WAYS.map(([value, name, what]) => html`
+          <label key=${value} title=${what} class=${way === value ? "on" : ""}><input type="radio" name="way" value=${value} checked=${way === value} onChange=${() => setWay(value)} />${name}</label>`)}</div>`}
+        <span class="grow dim sending" role="status">${sending}</span>
+        ${busy && html`<button type="button" class="round" aria-label="Stop the answer" title="Stop the answer (Esc)" disabled=${story.value.cancelling} onClick=${stop}><${Icon} name="stop" /></button>`}
+        <button type="button" class="round primary" aria-label="Send" title="Send (Enter)" disabled=${closed || Boolean(sending) || (!text.trim() && !files.value.length)} onClick=${send}><${Icon} name="send" /></button>
+      </div>
+    </div>
+  </section>`;
+}
+
+/** As high as what is written, up to a third of the window. */
+function grow(field) {
+  if (!field) return;
+  field.style.height = "auto";
+  field.style.height = `${Math.min(field.scrollHeight, innerHeight / 3)}px`;
+}
+

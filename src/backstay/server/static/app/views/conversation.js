@@ -1,0 +1,57 @@
+// The conversation: the turns of the open session, its newest words in view unless the reader looks elsewhere.
+import { html, useEffect, useMemo, useState } from "../html.js";
+import { Icon } from "../icon.js";
+import { above, older, past, story, target } from "../room.js";
+import { useTail } from "../scroll.js";
+import { Turn } from "./turn.js";
+
+export function Conversation() {
+  const shown = past.value?.story ?? story.value;
+  const [editing, setEditing] = useState(null);
+  const { entries, top, running, waiting } = shown;
+  const topKey = `${top.window}.${top.position}`;
+  const { box, away, toEnd, leave } = useTail(shown, topKey, older);
+  const idle = !running && !waiting.length && !shown.closed;
+  const more = Boolean(above(top));
+  useEffect(() => setEditing(null), [shown.session]);
+  useEffect(() => bringIntoView(box.current, target.value, leave), [target.value, shown]);
+  useEffect(() => {
+    if (more && box.current.scrollHeight <= box.current.clientHeight) older();
+  }, [topKey]);
+  const settled = useSettled(entries);
+  return html`<div class="scroller" ref=${box} tabindex="0" role="region" aria-label="Conversation">
+    <div class="talk">
+      ${more ? html`<p class="earlier dim">Earlier messages load as you scroll up…</p>` : html`<p class="earlier dim">The beginning of this session</p>`}
+      ${entries.map((entry, key) => html`<${Turn}
+        key=${entry.turn ?? `m${key}`} entry=${entry} idle=${idle} frozen=${Boolean(past.value)}
+        last=${key === entries.length - 1} editing=${entry.input && editing === entry.input.id} onEdit=${setEditing} />`)}
+      ${shown.closed && html`<p class="closed dim">This session is ${shown.closed}. It stays readable.</p>`}
+    </div>
+    ${away && html`<button type="button" class="latest" onClick=${toEnd}><${Icon} name="down" /> Jump to latest</button>`}
+    <div class="unseen" role="status" aria-live="polite">${settled}</div>
+  </div>`;
+}
+
+/** What a screen reader is told: that an answer came, once, not each of its words. */
+function useSettled(entries) {
+  const last = entries.at(-1);
+  const state = last ? `${last.turn} ${last.state}` : "";
+  return useMemo(() => {
+    if (!last?.agent) return "";
+    if (last.state === "running") return `${last.agent} is answering.`;
+    const words = last.steps.filter((step) => step.type === "text").map((step) => step.text).join(" ");
+    return last.outcome?.type === "completed" ? `Answer: ${words.slice(0, 400)}` : `The answer was ${last.outcome?.type ?? "cut off"}.`;
+  }, [state]);
+}
+
+function bringIntoView(box, wanted, leave) {
+  if (!wanted || bringIntoView.done === wanted) return;
+  const found = box.querySelector(`[data-turn="${CSS.escape(wanted.turn ?? "")}"]`);
+  if (!found) return;
+  bringIntoView.done = wanted;
+  leave();
+  found.scrollIntoView({ block: "center" });
+  found.classList.add("found");
+  found.focus({ preventScroll: true });
+  setTimeout(() => found.classList.remove("found"), 2500);
+}

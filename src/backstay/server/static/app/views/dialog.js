@@ -1,0 +1,21 @@
+// A sheet over the page: closed by Esc, by a click beside it, or by its button; focus comes back to where it was.
+import { html, useEffect, useRef } from "../html.js";
+import { Icon } from "../icon.js";
+import { sheet } from "../sheet.js";
+
+export function Dialog({ title, kind = "", children }) {
+  const box = useRef(null);
+  useEffect(() => {
+    const before = document.activeElement;
+    box.current.showModal();
+    return () => before?.focus?.();
+  }, []);
+  const close = () => (sheet.value = null);
+  const beside = (event) => event.target === box.current && close();
+  return html`<dialog ref=${box} class=${`sheet ${kind}`} aria-label=${title} onCancel=${close} onClose=${close} onClick=${beside}>
+    <div class="sheet-inside">
+      <header><h2>${title}</h2><button type="button" class="quiet" aria-label="Close" onClick=${close}><${Icon} name="close" /></button></header>
+      ${children}
+    </div>
+  </dialog>`;
+}

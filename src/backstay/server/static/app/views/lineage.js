@@ -1,0 +1,45 @@
+// The lineage: every window this session ever read, how each came to be, and a way to look at any of them.
+import { get } from "../api.js";
+import { html, useEffect, useState } from "../html.js";
+import { LANE, linesOf, nodesOf, STEP, toldOf } from "../lineage.js";
+import { nameOf } from "../lines.js";
+import { line, lookBack, past } from "../room.js";
+import { go } from "../route.js";
+import { lines } from "../shelf.js";
+import { day } from "../words.js";
+
+export function Lineage() {
+  const session = line.value;
+  const [windows, setWindows] = useState(null);
+  useEffect(() => {
+    get(`/api/sessions/${session.id}/lineage`).then((found) => setWindows(found.windows), () => setWindows([]));
+  }, [session.id, session.window, session.revision]);
+  if (!windows) return html`<div class="lineage"><p class="dim">Reading the lineage…</p></div>`;
+  const nodes = nodesOf(windows, session.window);
+  const width = LANE * (1 + Math.max(0, ...nodes.map((node) => node.lane)));
+  const forks = lines.value.order.filter((one) => one.source === session.id);
+  const look = (node) => {
+    go(session.id);
+    if (node.current) past.value = null;
+    else lookBack(node.window.id, `${node.name.toLowerCase()}, ${day(node.window.at)}`);
+  };
+  return html`<section class="lineage" aria-label="Lineage">
+    <h2>What became of this session</h2>
+    <p class="dim">Nothing that was said is ever lost: undo, retry, edit and summaries open another window, and the earlier ones stay.</p>
+    ${session.source && html`<p>Forked from <a href=${`#${session.source}`}>${nameOf(lines.value.byId.get(session.source))}</a>.</p>`}
+    <div class="graph">
+      <svg width=${width} height=${nodes.length * STEP} role="img" aria-label=${`${nodes.length} windows`}>
+        ${linesOf(nodes).map(({ id, path, reason }) => html`<path key=${id} class=${`branch ${reason}`} d=${path} />`)}
+        ${nodes.map((node) => html`<circle key=${node.window.id} class=${`node ${node.window.reason} ${node.current ? "now" : ""}`} cx=${node.x} cy=${node.y} r=${node.current ? 8 : 6} />`)}
+      </svg>
+      <ol reversed>
+        ${nodes.toReversed().map((node) => html`<li key=${node.window.id}>
+          <button type="button" class="quiet" aria-current=${node.current ? "true" : null} onClick=${() => look(node)}>
+            <span class="row"><strong>${node.name}</strong>${node.current && html`<span class="badge now">now</span>`}<time class="dim">${day(node.window.at)}</time></span>
+            <span class="dim">${toldOf(node.window)}</span>
+          </button></li>`)}
+      </ol>
+    </div>
+    ${forks.length > 0 && html`<h3>Forks of it</h3><ul class="forks">${forks.map((one) => html`<li key=${one.id}><a href=${`#${one.id}`}>${nameOf(one)}</a> <span class="dim">${day(one.created_at)}</span></li>`)}</ul>`}
+  </section>`;
+}

@@ -1,0 +1,79 @@
+// Search in everything that was said: found as one types, and opened at the message.
+import { get } from "../api.js";
+import { html, useEffect, useRef, useState } from "../html.js";
+import { nameOf } from "../lines.js";
+import { current, show } from "../room.js";
+import { go } from "../route.js";
+import { sheet } from "../sheet.js";
+import { lines } from "../shelf.js";
+import { when } from "../words.js";
+import { Dialog } from "./dialog.js";
+
+export function Search() {
+  const [text, setText] = useState("");
+  const [found, setFound] = useState({ hits: [], lag: 0, asked: "" });
+  const [picked, setPicked] = useState(0);
+  const field = useRef(null);
+  useEffect(() => field.current.focus(), []);
+  useEffect(() => {
+    const words = text.trim();
+    if (!words) return setFound({ hits: [], lag: 0, asked: "" });
+    let over = false;
+    const timer = setTimeout(async () => {
+      const page = await get("/api/search", { q: words, limit: 30 }).catch((error) => ({ hits: [], lag: 0, error }));
+      if (!over) (setFound({ ...page, asked: words }), setPicked(0));
+    }, 120);
+    return () => ((over = true), clearTimeout(timer));
+  }, [text]);
+  const named = text.trim() ? byName(text) : lines.value.order.slice(0, 8);
+  const rows = [...named.map((line) => ({ line })), ...found.hits.map((hit) => ({ hit }))];
+  const choose = (row) => {
+    sheet.value = null;
+    if (row.line) return go(row.line.id);
+    if (row.hit.session === current.value) return show(row.hit.message);
+    return go(row.hit.session, "at", row.hit.message);
+  };
+  const keys = (event) => {
+    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (by) (event.preventDefault(), setPicked((picked + by + rows.length) % Math.max(1, rows.length)));
+    if (event.key === "Enter" && rows[picked]) (event.preventDefault(), choose(rows[picked]));
+  };
+  return html`<${Dialog} title="Search" kind="search">
+    <input ref=${field} type="search" aria-label="Search in everything that was said" placeholder="Search in everything that was said…" value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${keys} role="combobox" aria-expanded="true" aria-controls="found" aria-activedescendant=${`found-${picked}`} />
+    <ul class="hits" id="found" role="listbox" aria-label="Found">
+      ${rows.map((row, place) => html`<li key=${row.line?.id ?? row.hit.message} id=${`found-${place}`} role="option" aria-selected=${place === picked} onClick=${() => choose(row)} onMouseMove=${() => picked !== place && setPicked(place)}>
+        ${row.line ? html`<span class="one-line">${nameOf(row.line)}</span><span class="dim">${when(row.line.active_at)}</span>` : html`<${Hit} hit=${row.hit} />`}
+      </li>`)}
+    </ul>
+    <p class="dim" role="status">${statusOf(text, found, rows)}</p>
+  <//>`;
+}
+
+function statusOf(text, { error, lag, asked }, rows) {
+  if (error) return error.message;
+  if (!text.trim()) return "Recent sessions";
+  const missing = lag ? ` ${lag} newest messages are not indexed yet.` : "";
+  return asked === text.trim() && !rows.length ? `Nothing was found.${missing}` : missing;
+}
+
+const byName = (text) => {
+  const words = text.trim().toLowerCase();
+  return lines.value.order.filter((line) => line.title?.toLowerCase().includes(words)).slice(0, 5);
+};
+
+function Hit({ hit }) {
+  return html`<span class="hit-head"><span class="one-line grow">${hit.title ?? nameOf(lines.value.byId.get(hit.session))}</span><span class="dim">${hit.role === "user" ? "you" : "answer"} · ${when(hit.at)}</span></span>
+    <span class="snippet">${marked(hit.snippet)}</span>`;
+}
+
+/** The snippet with what was looked for in it. Its marks count code points, as Python does. */
+function marked({ text, marks }) {
+  const letters = [...text];
+  const out = [];
+  let at = 0;
+  for (const [from, to] of marks) {
+    out.push(letters.slice(at, from).join(""), html`<mark>${letters.slice(from, to).join("")}</mark>`);
+    at = to;
+  }
+  return [...out, letters.slice(at).join("")];
+}

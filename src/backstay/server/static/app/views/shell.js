@@ -1,0 +1,54 @@
+// The shell: the list beside the conversation, and what lies over both.
+import { html, useState } from "../html.js";
+import { Icon } from "../icon.js";
+import { dismiss, notices } from "../notices.js";
+import { current, line, past, story, trouble } from "../room.js";
+import { route } from "../route.js";
+import { sheet, sidebar } from "../sheet.js";
+import { Banners } from "./banner.js";
+import { Composer } from "./composer.js";
+import { Conversation } from "./conversation.js";
+import { Header } from "./header.js";
+import { Help } from "./help.js";
+import { Lineage } from "./lineage.js";
+import { Search } from "./search.js";
+import { Settings } from "./settings.js";
+import { Sidebar } from "./sidebar.js";
+import { Tags } from "./tags.js";
+import { Welcome } from "./welcome.js";
+
+const SHEETS = { help: Help, search: Search, settings: Settings, tags: Tags };
+
+export function Shell() {
+  const Sheet = SHEETS[sheet.value];
+  return html`<div class="shell">
+    <a class="skip" href="#message" onClick=${(event) => (event.preventDefault(), document.querySelector(".composer textarea")?.focus())}>Skip to the message</a>
+    <${Sidebar} />
+    ${sidebar.value && html`<div class="veil" onClick=${() => (sidebar.value = false)}></div>`}
+    <main><${Header} /><${Banners} /><${Room} /></main>
+    ${Sheet && html`<${Sheet} />`}
+    <${Notices} />
+  </div>`;
+}
+
+function Room() {
+  const [nudge, setNudge] = useState(0);
+  if (trouble.value) return html`<${Trouble} error=${trouble.value} />`;
+  if (!current.value) return html`<div class="scroller"><${Welcome} /></div>`;
+  if (!story.value) return html`<div class="scroller"><p class="dim loading" role="status">Opening…</p></div>`;
+  if (route.value.view === "lineage" && line.value) return html`<div class="scroller"><${Lineage} /></div>`;
+  const empty = !story.value.entries.length && !story.value.waiting.length && !past.value;
+  const editLast = () => (document.querySelector(".turn:last-of-type [aria-label^=Edit]")?.click(), setNudge(nudge + 1));
+  return html`${empty ? html`<div class="scroller"><${Welcome} /></div>` : html`<${Conversation} key=${story.value.session + (past.value?.window ?? "")} />`}
+    ${!past.value && html`<${Composer} onEditLast=${editLast} />`}`;
+}
+
+function Trouble({ error }) {
+  return html`<div class="scroller"><section class="welcome"><h1>${error.status === 404 ? "There is no such session" : "This session cannot be opened"}</h1>
+    <p>${error.message} ${error.hint}</p><p><a href="#">Back to the beginning</a></p></section></div>`;
+}
+
+function Notices() {
+  return html`<div class="notices" role="status" aria-live="polite">${notices.value.map(({ id, text, hint, kind }) => html`<div key=${id} class=${`notice ${kind}`}>
+    <p>${text} ${hint && html`<span class="dim">${hint}</span>`}</p><button type="button" class="quiet" aria-label="Dismiss" onClick=${() => dismiss(id)}><${Icon} name="close" /></button></div>`)}</div>`;
+}

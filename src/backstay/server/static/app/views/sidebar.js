@@ -1,0 +1,113 @@
+// The sidebar: sessions by day, newest first. However many there are, only those in view are drawn.
+import { create } from "../actions.js";
+import { html, steady, useEffect, useRef, useState } from "../html.js";
+import { Icon } from "../icon.js";
+import { nameOf, rowsOf } from "../lines.js";
+import { attempt } from "../notices.js";
+import { current } from "../room.js";
+import { go } from "../route.js";
+import { about, isScripted } from "../server.js";
+import { sheet, sidebar } from "../sheet.js";
+import { filter, glances, lines, loaded, markOf, more, places, tags } from "../shelf.js";
+import { when } from "../words.js";
+
+const HEADING = 34;
+const ROW = 56;
+const MARKS = { asks: "Asks for your approval", running: "Running", troubled: "Ended in trouble, unread", unread: "Unread" };
+
+export function Sidebar() {
+  return html`<nav class=${`sidebar ${sidebar.value ? "shown" : ""}`} aria-label="Sessions">
+    <header>
+      <a class="brand" href="#" onClick=${() => (sidebar.value = false)}><img src="/static/mark.svg" alt="" width="24" height="24" />Backstay</a>
+      <button type="button" class="quiet" aria-label="New session" title="New session" onClick=${() => attempt(create)}><${Icon} name="plus" /></button>
+      <button type="button" class="quiet only-narrow" aria-label="Close the list" onClick=${() => (sidebar.value = false)}><${Icon} name="close" /></button>
+    </header>
+    <button type="button" class="find" onClick=${() => (sheet.value = "search")}><${Icon} name="search" /><span class="grow">Search</span><kbd>Ctrl K</kbd></button>
+    <${Filters} />
+    <${List} />
+    <footer>
+      <button type="button" class="quiet wide" onClick=${() => (sheet.value = "settings")}><${Icon} name="settings" />
+        <span class="one-line grow">${who()}</span></button>
+      <button type="button" class="quiet" aria-label="Help" title="Help (?)" onClick=${() => (sheet.value = "help")}><${Icon} name="help" /></button>
+    </footer>
+  </nav>`;
+}
+
+const who = () => {
+  const agents = about.value?.facts.agents ?? [];
+  return agents.length === 1 && isScripted(agents[0]) ? "Scripted agent" : agents.join(", ") || "Settings";
+};
+
+function Filters() {
+  const chosen = filter.value;
+  const set = (change) => (filter.value = { ...chosen, ...change });
+  const choices = [...tags.value.map((tag) => ["tag", tag]), ...places.value.map((place) => ["place", place])];
+  return html`<div class="filters" role="group" aria-label="Show only">
+    <button type="button" aria-pressed=${chosen.state === "running"} onClick=${() => set({ state: chosen.state ? null : "running" })}>Running</button>
+    <button type="button" aria-pressed=${Boolean(chosen.archived)} onClick=${() => set({ archived: !chosen.archived })}>Archived</button>
+    ${choices.map(([kind, value]) => html`<button type="button" key=${kind + value} aria-pressed=${chosen[kind] === value} onClick=${() => set({ [kind]: chosen[kind] === value ? null : value })}>${kind === "tag" ? "#" : ""}${value}</button>`)}
+  </div>`;
+}
+
+function List() {
+  const box = useRef(null);
+  const [view, setView] = useState({ top: 0, height: 800 });
+  const rows = rowsOf(lines.value, filter.value, Date.now());
+  const tops = topsOf(rows);
+  const whole = tops.at(-1);
+  useEffect(() => {
+    const here = box.current;
+    const look = () => setView({ top: here.scrollTop, height: here.clientHeight });
+    const sized = new ResizeObserver(look);
+    sized.observe(here);
+    here.addEventListener("scroll", look, { passive: true });
+    return () => (sized.disconnect(), here.removeEventListener("scroll", look));
+  }, []);
+  useEffect(() => {
+    if (loaded.value && lines.value.next && whole < view.top + view.height * 2) attempt(more);
+  }, [view, whole, lines.value.next]);
+  const first = tops.findIndex((top, place) => tops[place + 1] > view.top - 300);
+  const past = tops.findIndex((top) => top > view.top + view.height + 300);
+  const shown = rows.slice(Math.max(0, first), past < 0 ? rows.length : past);
+  const walk = (event) => step(event, box.current);
+  return html`<div class="list" ref=${box} role="list" aria-label="Sessions" onKeyDown=${walk}>
+    ${loaded.value && !rows.length && html`<p class="dim empty">${Object.values(filter.value).some(Boolean) ? "Nothing here. Show more with the buttons above." : "No sessions yet."}</p>`}
+    <div class="rows" style=${{ height: `${whole}px` }}>
+      ${shown.map((row, place) => {
+        const style = { transform: `translateY(${tops[Math.max(0, first) + place]}px)` };
+        if (row.heading) return html`<div key=${row.heading} class="row-heading" role="presentation" style=${style}>${row.heading}</div>`;
+        const { line } = row;
+        const open = current.value === line.id;
+        return html`<div key=${line.id} class="row-slot" role="listitem" style=${style}><${Line} line=${line} open=${open} mark=${markOf(line, glances.value.get(line.id), open)} draft=${Boolean(glances.value.get(line.id)?.draft)} /></div>`;
+      })}
+    </div>
+  </div>`;
+}
+
+function topsOf(rows) {
+  const tops = [0];
+  for (const row of rows) tops.push(tops.at(-1) + (row.heading ? HEADING : ROW));
+  return tops;
+}
+
+const Line = steady(function Line({ line, open, mark, draft }) {
+  const show = () => {
+    sidebar.value = false;
+    go(line.id);
+  };
+  return html`<button type="button" class=${`line ${mark ?? ""}`} aria-current=${open ? "page" : null} onClick=${show}>
+    <span class="line-name"><span class="one-line grow">${nameOf(line)}</span>
+      ${line.pinned && html`<${Icon} name="pin" />`}<time>${when(line.active_at)}</time></span>
+    <span class="line-brief"><span class="one-line grow">${draft && !open ? "Draft · " : ""}${line.title ? line.preview ?? "" : line.tags.map((tag) => `#${tag}`).join(" ")}</span>
+      ${mark && html`<span class=${`mark ${mark}`} role="img" aria-label=${MARKS[mark]} title=${MARKS[mark]}></span>`}</span>
+  </button>`;
+});
+
+/** Up and down go from line to line. */
+function step(event, box) {
+  const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (!by) return;
+  event.preventDefault();
+  const all = [...box.querySelectorAll(".line")];
+  all[all.indexOf(document.activeElement) + by]?.focus();
+}

@@ -1,0 +1,82 @@
+// The steps of a turn: words, thoughts, tool calls, and what a person said in between.
+import { decide } from "../actions.js";
+import { html, steady, useState } from "../html.js";
+import { Icon } from "../icon.js";
+import { Markdown } from "../markdown.js";
+import { Parts } from "./parts.js";
+
+export const Step = steady(function Step({ step, turn, live, ended }) {
+  switch (step.type) {
+    case "text":
+      return html`<${Markdown} text=${step.text} live=${live} />`;
+    case "thought":
+      return html`<${Thought} text=${step.text} live=${live} />`;
+    case "call":
+      return html`<${Call} call=${step} turn=${turn} ended=${ended} />`;
+    case "said":
+      return html`<div class="steered"><span class="label">You, meanwhile</span><${Parts} parts=${step.parts} /></div>`;
+    case "result":
+      return html`<${Fold} icon="tool" title="Result of an earlier call" state=""><${Json} value=${step.result.output} /><//>`;
+    case "custom":
+      return html`<${Fold} icon="more" title=${step.kind} state=""><${Json} value=${step.data} /><//>`;
+    default:
+      return null;
+  }
+});
+
+function Fold({ icon, title, brief, state, kind = "", open = false, children }) {
+  const [shown, setShown] = useState(open);
+  return html`<div class=${`fold ${kind}`}>
+    <button type="button" class="fold-line" aria-expanded=${shown} onClick=${() => setShown(!shown)}>
+      <${Icon} name=${icon} /><span class="fold-title">${title}</span>
+      ${brief && html`<span class="fold-brief">${brief}</span>`}
+      ${state && html`<span class="fold-state">${state}</span>`}
+      <${Icon} name="chevron" />
+    </button>
+    ${shown && html`<div class="fold-body">${children}</div>`}
+  </div>`;
+}
+
+function Thought({ text, live }) {
+  const brief = text.replace(/\s+/g, " ").slice(0, 120);
+  return html`<${Fold} icon="thought" title=${live ? "Thinking…" : "Thought"} brief=${brief} kind="thought">
+    <p class="thought-text">${text}</p>
+  <//>`;
+}
+
+function Call({ call, turn, ended }) {
+  const { name, result, approval, unknown } = call;
+  const asks = approval === "asked" && !ended && !result;
+  const state = stateOf(call, ended);
+  const kind = asks ? "asks" : unknown ? "unknown" : result?.error ? "failed" : "";
+  return html`<div>
+    <${Fold} icon="tool" title=${name} brief=${inline(call.arguments)} state=${state} kind=${kind}>
+      <span class="label">Arguments</span><${Json} value=${call.arguments} />
+      ${result && html`<span class="label">${result.error ? "Error" : "Result"}</span><${Json} value=${result.output} />`}
+      ${unknown && html`<p class="caution"><${Icon} name="warn" />It was interrupted before its result was stored. It may have run; it is never run again silently.</p>`}
+    <//>
+    ${asks && html`<div class="approval" role="group" aria-label=${`Allow ${name}?`}>
+      <span>Allow <strong>${name}</strong> to run?</span>
+      <button type="button" class="primary small" onClick=${() => decide(turn, call.id, true)}>Allow</button>
+      <button type="button" class="small" onClick=${() => decide(turn, call.id, false)}>Refuse</button>
+    </div>`}
+  </div>`;
+}
+
+function stateOf({ result, approval, unknown }, ended) {
+  if (unknown) return "may have run";
+  if (result) return result.error ? "failed" : "done";
+  if (approval === "denied") return "refused";
+  if (approval === "asked") return ended ? "never allowed" : "asks you";
+  return ended ? "no result" : "running…";
+}
+
+const inline = (value) => {
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  return text === "{}" ? "" : text.slice(0, 120);
+};
+
+function Json({ value }) {
+  const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
+  return html`<pre class="json" tabindex="0" role="region" aria-label="Value">${text}</pre>`;
+}

@@ -1,0 +1,108 @@
+// A turn in the conversation: what was asked, what happened, how it ended, and what can be done about it.
+import { edit, fork, resume, retry, undo } from "../actions.js";
+import { html, steady, useEffect, useRef, useState } from "../html.js";
+import { Icon } from "../icon.js";
+import { textOf } from "../reduce.js";
+import { isScripted } from "../server.js";
+import { clock, span, usage } from "../words.js";
+import { Parts } from "./parts.js";
+import { Step } from "./steps.js";
+
+export const Turn = steady(function Turn({ entry, last, idle, frozen, editing, onEdit }) {
+  if (entry.summary !== null) return html`<${Summary} text=${entry.summary} />`;
+  const live = entry.state === "running";
+  const answered = entry.steps.length > 0 || live;
+  return html`<article class="turn" data-turn=${entry.turn} tabindex="-1" aria-label=${labelOf(entry)}>
+    ${entry.input && html`<${Asked} entry=${entry} editing=${editing} onEdit=${onEdit} idle=${idle && !frozen} />`}
+    ${answered && html`<div class="answer" aria-busy=${live}>
+      <header class="who"><span class="name">${entry.agent ?? "Recorded"}</span>
+        ${isScripted(entry.agent) && html`<span class="badge" title="No model is connected: the answers follow a script.">scripted</span>`}
+        ${entry.startedAt && html`<time datetime=${new Date(entry.startedAt).toISOString()}>${clock(entry.startedAt)}</time>`}
+      </header>
+      ${entry.steps.map((step, key) => html`<${Step} key=${key} step=${step} turn=${entry.turn} ended=${!live} live=${live && key === entry.steps.length - 1} />`)}
+      ${live && html`<span class="typing" aria-hidden="true"><i></i><i></i><i></i></span>`}
+    </div>`}
+    <${Ending} entry=${entry} last=${last} idle=${idle} frozen=${frozen} />
+    ${!live && html`<${Tools} entry=${entry} last=${last} idle=${idle} frozen=${frozen} onEdit=${onEdit} />`}
+  </article>`;
+});
+
+const labelOf = (entry) => (entry.input ? `You: ${textOf(entry.input.parts).slice(0, 80)}` : "Answer");
+
+function Summary({ text }) {
+  return html`<details class="summary">
+    <summary><${Icon} name="archive" /> What came before was summarised for the agent. Scroll up to read it as it was.</summary>
+    <p>${text}</p>
+  </details>`;
+}
+
+function Asked({ entry, editing, onEdit, idle }) {
+  const { input } = entry;
+  if (editing && idle) return html`<${Editor} input=${input} onDone=${() => onEdit(null)} />`;
+  return html`<div class=${`asked ${input.role}`}><${Parts} parts=${input.parts} /></div>`;
+}
+
+function Editor({ input, onDone }) {
+  const [text, setText] = useState(textOf(input.parts));
+  const field = useRef(null);
+  useEffect(() => field.current.focus(), []);
+  const send = async () => (await edit(input.id, text)) && onDone();
+  const keys = (event) => {
+    if (event.key === "Escape") onDone();
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) send();
+  };
+  return html`<div class="asked editing">
+    <textarea ref=${field} aria-label="Your message" rows="3" value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${keys}></textarea>
+    <div class="row end"><span class="dim grow">What followed stays in the lineage.</span>
+      <button type="button" class="small" onClick=${onDone}>Cancel</button>
+      <button type="button" class="primary small" onClick=${send} disabled=${!text.trim()}>Send instead</button></div>
+  </div>`;
+}
+
+const ENDINGS = {
+  cancelled: ["Stopped", "What was said until then is kept."],
+  failed: ["Failed", ""],
+  interrupted: ["Interrupted", "The process that answered is gone. Everything it had said is kept."],
+};
+
+function Ending({ entry, last, idle, frozen }) {
+  const [title, comfort] = ENDINGS[entry.outcome?.type] ?? (entry.cut ? ["Cut off", "The end of this answer is missing."] : []);
+  if (!title) return null;
+  const reason = entry.outcome?.reason;
+  const acts = last && idle && !frozen;
+  return html`<div class=${`ending ${entry.outcome?.type ?? "cut"}`} role="note">
+    <${Icon} name="warn" />
+    <p><strong>${title}.</strong> ${reason && html`<span>${sentence(reason)} </span>`}<span class="dim">${comfort}</span></p>
+    ${acts && entry.outcome?.type === "interrupted" && html`<button type="button" class="small" onClick=${() => resume(entry.turn)}>Resume</button>`}
+    ${acts && html`<button type="button" class="small" onClick=${() => retry()}>Retry</button>`}
+  </div>`;
+}
+
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?…]$/.test(text) ? "" : ".");
+
+function Tools({ entry, last, idle, frozen, onEdit }) {
+  const words = entry.steps.filter((step) => step.type === "text").map((step) => step.text).join("\n\n");
+  const ms = entry.startedAt && entry.endedAt ? entry.endedAt - entry.startedAt : null;
+  const free = idle && !frozen;
+  return html`<footer class="tools">
+    ${words && html`<${Copy} text=${words} />`}
+    ${free && entry.input?.role === "user" && html`<${Act} icon="edit" name="Edit and send again" act=${() => onEdit(entry.input.id)} />`}
+    ${free && last && html`<${Act} icon="retry" name="Answer again" act=${() => retry()} /><${Act} icon="undo" name="Undo this turn" act=${undo} />`}
+    ${entry.turn && html`<${Act} icon="fork" name="Fork from here" act=${() => fork(entry.turn)} />`}
+    <span class="spent">${ms !== null && span(ms)}${entry.usage && html` <span>${usage(entry.usage)}</span>`}</span>
+  </footer>`;
+}
+
+function Act({ icon, name, act }) {
+  return html`<button type="button" class="quiet" aria-label=${name} title=${name} onClick=${act}><${Icon} name=${icon} /></button>`;
+}
+
+function Copy({ text }) {
+  const [done, setDone] = useState(false);
+  const copy = async () => {
+    await navigator.clipboard?.writeText(text).catch(() => {});
+    setDone(true);
+    setTimeout(() => setDone(false), 1500);
+  };
+  return html`<${Act} icon=${done ? "check" : "copy"} name="Copy the answer" act=${copy} />`;
+}

@@ -1,0 +1,29 @@
+// The first thing a newcomer sees: who answers, and three things to try within a minute.
+import { create, say } from "../actions.js";
+import { html } from "../html.js";
+import { Icon } from "../icon.js";
+import { attempt } from "../notices.js";
+import { current } from "../room.js";
+import { about, isScripted, mainAgent } from "../server.js";
+
+const TOUR = [
+  { icon: "thought", name: "Watch an answer stream", what: "Reload the page meanwhile: nothing is missing.", text: "slow 12" },
+  { icon: "tool", name: "Have a tool called", what: "Its arguments and its result are on disk before you see them.", text: "think about numbers first\ncalc 6*7\nask Shall I tell you the time?\ntool clock" },
+  { icon: "warn", name: "Crash the server and watch", what: "It is killed in the middle of an answer, and comes back.", text: "slow 6\ncrash", demo: true },
+];
+
+export function Welcome() {
+  const known = about.value;
+  if (!known) return null;
+  const scripted = isScripted(mainAgent());
+  const steps = scripted ? TOUR.filter((step) => !step.demo || known.demo) : [];
+  const begin = (text) => attempt(async () => say(current.value ?? (await create()), { text }));
+  return html`<section class="welcome">
+    <h1>${scripted ? "A conversation that cannot get lost" : "What shall we talk about?"}</h1>
+    <p>Everything you send is stored before it is acknowledged, and every word of an answer before you see it.</p>
+    <p class=${`answers ${scripted ? "scripted" : ""}`}>${scripted && html`<span class="badge">scripted</span>`} ${known.facts.why || `${known.facts.agents.join(", ") || "Nobody"} answers.`}</p>
+    ${steps.length > 0 && html`<ul class="tour" aria-label="Things to try">${steps.map((step) => html`<li key=${step.name}>
+      <button type="button" onClick=${() => begin(step.text)}><${Icon} name=${step.icon} /><span><strong>${step.name}</strong><span class="dim">${step.what}</span></span></button></li>`)}</ul>`}
+    ${!current.value && html`<p><button type="button" class="primary" onClick=${() => attempt(create)}><${Icon} name="plus" /> New session</button></p>`}
+  </section>`;
+}

@@ -1,0 +1,146 @@
+"""Chapters and glances: what a reader is shown, read at one moment, and what a list tells besides its lines."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from backstay.errors import InvalidPayload, NotFound
+from backstay.model.chapter import ChapterQuery
+from backstay.model.content import Text, ToolCall, ToolResult, Usage
+from backstay.model.event import Cursor
+from backstay.model.ids import MessageId
+from backstay.model.message import Message
+from backstay.model.turn import Completed, Failed, Interrupted
+from backstay.store import Store
+from backstay.testing.clock import ManualClock
+from backstay.testing.contract.base import LEASE, ContractBase, OpenAnother
+from backstay.testing.contract.compaction import compact
+from backstay.testing.contract.makers import ME, STRANGER, enqueue, new_session, run, start, talk
+
+
+class ChapterContract(ContractBase):
+    """Whoever opens a session at any moment can go on from there."""
+
+    def test_a_chapter_has_the_messages_their_turns_and_where_to_go_on(self, store: Store) -> None:
+        session = new_session(store)
+        run(store, session, "one", outcome=Failed("no network"))
+        run(store, session, "two")
+
+        chapter = store.chapter(session, owner=ME)
+
+        assert chapter.session == store.session(session, owner=ME)
+        assert chapter.messages == store.messages(session, owner=ME).messages
+        assert [turn.outcome for turn in chapter.turns] == [Failed("no network"), Completed()]
+        here = Cursor(fence=chapter.session.fence, number=chapter.session.last_event)
+        assert store.events_after(session, here, owner=ME).events == ()
+
+    def test_a_chapter_has_what_the_running_turn_said_and_used_so_far(self, store: Store) -> None:
+        session = new_session(store)
+        turn = start(store, session)
+        call = ToolCall("c1", "clock")
+        turn = store.checkpoint(turn, [Text("a"), Text("b"), call]).open
+        store.checkpoint(turn, [ToolResult("c1", "noon"), Usage(3, 4)])
+        waiting = enqueue(store, session, "next")
+
+        chapter = store.chapter(session, owner=ME)
+
+        assert [message.parts for message in chapter.said] == [(Text("ab"), call), (ToolResult("c1", "noon"),)]
+        assert chapter.turns[-1].usage == Usage(3, 4)
+        assert [(line.call, line.effect) for line in chapter.calls] == [("c1", "returned")]
+        assert [one.id for one in chapter.waiting] == [waiting.id]
+
+    def test_a_chapter_never_shows_a_turn_as_running_whose_holder_is_gone(
+        self, store: Store, open_another: OpenAnother, clock: ManualClock
+    ) -> None:
+        session, other = new_session(store), open_another()
+        start(other, session)
+        clock.advance(seconds=LEASE + 1)
+
+        chapter = store.chapter(session, owner=ME)
+
+        assert chapter.session.running is None
+        assert isinstance(chapter.turns[-1].outcome, Interrupted)
+
+    def test_chapters_lead_upwards_through_what_a_summary_stands_for(self, store: Store) -> None:
+        session = new_session(store)
+        talk(store, session, 4)
+        compact(store, session, keep_from=6)
+
+        newest = store.chapter(session, owner=ME)
+        behind = store.chapter(
+            session, ChapterQuery(window=newest.behind, before=newest.behind_until, last=4), owner=ME
+        )
+
+        assert [message.role for message in newest.messages] == ["summary", "user", "assistant"]
+        assert _texts(behind.messages) == ["question 2", "answer 2", "question 3", "answer 3"]
+        assert behind.behind is None
+
+    def test_a_message_is_found_wherever_it_stands(self, store: Store) -> None:
+        session = new_session(store)
+        talk(store, session, 4)
+        early = store.messages(session, owner=ME).messages[1]
+        compact(store, session, keep_from=6)
+
+        chapter = store.chapter(session, ChapterQuery(around=early.id, last=3), owner=ME)
+
+        assert _texts(chapter.messages) == ["question 1", "answer 1", "question 2"]
+
+    def test_a_message_of_another_session_is_not_found_here(self, store: Store) -> None:
+        session, another = new_session(store), new_session(store)
+        talk(store, another)
+        foreign = store.messages(another, owner=ME).messages[0].id
+
+        with pytest.raises(NotFound):
+            store.chapter(session, ChapterQuery(around=foreign), owner=ME)
+        with pytest.raises(NotFound):
+            store.chapter(session, owner=STRANGER)
+
+    def test_nonsense_is_refused(self, store: Store) -> None:
+        session = new_session(store)
+
+        with pytest.raises(InvalidPayload):
+            store.chapter(session, ChapterQuery(last=0), owner=ME)
+        with pytest.raises((InvalidPayload, NotFound)):
+            store.chapter(session, ChapterQuery(around=MessageId("nonsense")), owner=ME)
+
+    def test_a_fork_whose_source_is_gone_still_has_its_chapter(self, store: Store) -> None:
+        source = new_session(store)
+        talk(store, source)
+        fork = store.fork(source, owner=ME)
+        store.delete(source, owner=ME)
+
+        chapter = store.chapter(fork.id, owner=ME)
+
+        assert _texts(chapter.messages) == ["question 1", "answer 1"]
+        assert chapter.turns == ()
+
+    # --- glances ----------------------------------------------------------------------------------------------------
+
+    def test_a_glance_tells_how_it_ended_what_was_read_and_what_is_unfinished(self, store: Store) -> None:
+        session, quiet = new_session(store), new_session(store)
+        run(store, session, "one")
+        run(store, session, "two", outcome=Failed("no network"))
+        store.mark_read(session, 2, owner=ME)
+        store.save_draft(session, "and then", owner=ME)
+
+        told, untold = store.glances([session, quiet], owner=ME)
+
+        assert (told.outcome, told.asks, told.marks.read_to, told.marks.draft) == ("failed", False, 2, "and then")
+        assert (untold.outcome, untold.asks, untold.marks.read_to) == (None, False, 0)
+
+    def test_a_call_that_asks_is_seen_until_somebody_decides(self, store: Store) -> None:
+        session = new_session(store)
+        turn = start(store, session)
+        store.checkpoint(turn, [ToolCall("c1", "launch", approval=True)])
+
+        asked = store.glances([session], owner=ME)[0].asks
+        store.approve(turn.id, "c1", owner=ME)
+
+        assert (asked, store.glances([session], owner=ME)[0].asks) == (True, False)
+
+    def test_only_ones_own_sessions_are_glanced_at(self, store: Store) -> None:
+        assert store.glances([new_session(store)], owner=STRANGER) == ()
+
+
+def _texts(messages: Iterable[Message]) -> list[str]:
+    return [message.text for message in messages]

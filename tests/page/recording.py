@@ -1,0 +1,125 @@
+"""Stories recorded from a real server: everything that can happen in a session, with a chapter read at many moments."""
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+
+from tests.server.house import House
+from tests.server.talking import accepted, log_of, new_session, until, until_said
+
+JsonObject = dict[str, Any]
+
+
+class Recording:
+    """One session, and the chapters that were read of it."""
+
+    def __init__(self, house: House, client: httpx2.Client) -> None:
+        self._house, self.client = house, client
+        self.session = new_session(client)
+        self.chapters: list[JsonObject] = []
+        self.look()
+
+    def look(self) -> JsonObject:
+        """Read the chapter as it is now."""
+        chapter = self.page(last=1000)
+        if not self.chapters or self.chapters[-1]["session"]["last_event"] < chapter["session"]["last_event"]:
+            self.chapters.append(chapter)
+        return chapter
+
+    def page(self, **query: str | int) -> JsonObject:
+        """A chapter, from where it is asked for."""
+        found: JsonObject = self.client.get(f"/api/sessions/{self.session}/chapter", params=query).json()
+        return found
+
+    def ask(self, text: str, **more: Any) -> str:
+        """Say something and look as often as possible until it is answered."""
+        turn = accepted(self.client, self.session, text, **more)
+        self.watch(lambda: self.look()["session"]["running"] is None)
+        return turn
+
+    def say(self, text: str, **more: Any) -> str:
+        """Say something and do not wait."""
+        turn = accepted(self.client, self.session, text, **more)
+        self.look()
+        return turn
+
+    def watch(self, over: Callable[[], bool]) -> None:
+        """Look again and again until it is so."""
+        until(over, "the turn ended")
+
+    def post(self, path: str, **more: Any) -> JsonObject:
+        """Change something, and look."""
+        answer = self.client.post(f"/api/{path}", **more)
+        assert answer.status_code < 300, answer.text
+        self.look()
+        found: JsonObject = answer.json()
+        return found
+
+    def told(self, name: str, size: int = 3) -> JsonObject:
+        """What there is to replay: the chapters, the whole log, and the session in small pages, newest first."""
+        self.look()
+        pages = [self.page(last=size)]
+        while pages[-1]["messages"] and pages[-1]["messages"][0]["position"]:
+            first = pages[-1]["messages"][0]["position"]
+            pages.append(self.page(last=size, before=first, window=pages[-1]["window"]))
+        events = log_of(self._house, self.client, self.session)
+        return {"name": name, "chapters": self.chapters, "events": events, "pages": pages}
+
+
+def a_plain_talk(recording: Recording) -> JsonObject:
+    """Words, thoughts, tools, failure, a long answer."""
+    recording.ask("hello")
+    recording.ask("think of nothing in particular\ncalc 2+3*4\ntool clock\nusage")
+    recording.ask("long 8")
+    recording.ask("fail no network")
+    recording.client.patch(f"/api/sessions/{recording.session}", json={"title": "Tea", "add_tags": ["x"]})
+    recording.ask("calc 1/0\ncalc 1+1\nslow 5")
+    return recording.told("a plain talk")
+
+
+def a_crowded_talk(recording: Recording) -> JsonObject:
+    """A queue, steering, a cancelled turn, one that replaces, one that asks; messages from elsewhere."""
+    running = recording.say("a", agent="patient")
+    until_said(recording.client, recording.session, "listening ")
+    recording.look()
+    first, second = recording.say("queued 1"), recording.say("queued 2")
+    third = recording.say("never mind")
+    recording.client.patch(f"/api/turns/{first}", json={"text": "queued 1, edited"})
+    recording.look()
+    recording.client.put(f"/api/sessions/{recording.session}/waiting", json={"turns": [third, second, first]})
+    recording.look()
+    recording.client.delete(f"/api/turns/{third}")
+    recording.look()
+    recording.post(f"sessions/{recording.session}/steer", json={"text": "louder"})
+    until_said(recording.client, recording.session, "heard louder ")
+    recording.look()
+    recording.post(f"turns/{running}/cancel")
+    recording.watch(lambda: recording.look()["session"]["waiting"] == 0)
+    recording.watch(lambda: recording.look()["session"]["running"] is None)
+    asking = recording.say("ask May I?")
+    recording.watch(lambda: bool(recording.look()["calls"]))
+    call = recording.look()["calls"][0]["call"]
+    recording.client.put(f"/api/turns/{asking}/calls/{call}/decision", json={"approved": True})
+    recording.watch(lambda: recording.look()["session"]["running"] is None)
+    said = [{"role": role, "parts": [{"type": "text", "text": f"{role} elsewhere"}]} for role in ("user", "assistant")]
+    recording.post(f"sessions/{recording.session}/record", json={"messages": said})
+    return recording.told("a crowded talk")
+
+
+def a_rewritten_talk(recording: Recording) -> JsonObject:
+    """Undo, redo, retry, edit: the window changes, and each time a chapter tells what stands there now."""
+    for text in ("one", "two", "three"):
+        recording.ask(text)
+    recording.post(f"sessions/{recording.session}/undo")
+    recording.post(f"sessions/{recording.session}/redo")
+    recording.post(f"sessions/{recording.session}/retry", json={})
+    recording.watch(lambda: recording.look()["session"]["running"] is None)
+    message = recording.look()["messages"][2]["id"]
+    recording.post(f"sessions/{recording.session}/messages/{message}/edit", json={"text": "two, edited"})
+    recording.watch(lambda: recording.look()["session"]["running"] is None)
+    recording.ask("four")
+    return recording.told("a rewritten talk")
+
+
+STORIES = (a_plain_talk, a_crowded_talk, a_rewritten_talk)
