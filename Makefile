@@ -15,7 +15,7 @@ SIDE_BY_SIDE = -n $(if $(TESTS),0,auto) --maxprocesses 8 --dist worksteal
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help serve test check check-format check-lint check-types check-layers bench crash lowest reference lock vendor \
-	clean chromium
+	pictures clean chromium
 
 help: ## show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -68,6 +68,9 @@ lock: .venv-lock/.uv-$(UV_VERSION) ## write requirements/*.lock from pyproject.t
 
 vendor: ## bundle the page's libraries anew, from the versions in vendor/package-lock.json (needs npm)
 	cd vendor && npm ci --ignore-scripts --no-audit --no-fund && node bundle.js
+
+pictures: .venv/.installed chromium ## take the pictures of the page in docs/pictures anew
+	.venv/bin/python -m tests.page.pictures
 
 clean: ## remove environments, caches and built packages
 	rm -rf .venv .venv-lowest .venv-lock .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist vendor/node_modules

@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from benchmarks import growth, live, loading, postgres, runtime, server, size, throughput, turn
+from benchmarks import growth, live, loading, page, postgres, runtime, server, size, throughput, turn
 from benchmarks.figure import Figure, heading, rule
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
@@ -23,6 +23,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "live": live.figures,
     "postgres": postgres.figures,
     "server": server.figures,
+    "page": page.figures,
 }
 
 

@@ -32,7 +32,9 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
     """A server with a scripted agent and a patient one."""
-    with a_house(tmp_path / "chat.db", {"default": ScriptedAgent(), "patient": patient}, demo=True) as house:
+    with a_house(
+        tmp_path / "chat.db", {"default": ScriptedAgent(), "patient": patient}, demo=True, titles=True
+    ) as house:
         yield house
 
 

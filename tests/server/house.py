@@ -85,7 +85,13 @@ def a_house(
     place: Place, agents: Mapping[str, AgentLike] | None = None, *, tracer: Tracer | None = None, **settings: Any
 ) -> Iterator[House]:
     """A server on this database; stopped at the end."""
-    usual = {"grace_seconds": 1.0, "requests_per_second": 1e6, "request_burst": 1_000_000, "streams_per_token": 200}
+    usual = {
+        "grace_seconds": 1.0,
+        "requests_per_second": 1e6,
+        "request_burst": 1_000_000,
+        "streams_per_token": 200,
+        "titles": False,  # a name that comes after the end of a turn would be one more event, at a time of its own
+    }
     chosen = msgspec.convert({"db": str(place), "port": 0} | usual | settings, Settings)
     house = House(chosen, agents or {}, tracer)
     try:

@@ -70,7 +70,9 @@ def serving(folder: Path, *arguments: str, environment: Mapping[str, str] | None
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env=plain | {"HOME": str(folder), "BACKSTAY_AGENT": "scripted"} | dict(environment or {}),
+            env=plain
+            | {"HOME": str(folder), "BACKSTAY_AGENT": "scripted", "BACKSTAY_TITLES": "false"}
+            | dict(environment or {}),
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,

@@ -1,12 +1,14 @@
 """Sessions over HTTP: made, listed, filed, read, searched, ended and deleted."""
 
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.server.house import House
-from tests.server.talking import answered, new_session, read, say
+from tests.server.agents import AGENTS
+from tests.server.house import House, a_house
+from tests.server.talking import answered, new_session, read, say, until
 
 JsonObject = dict[str, Any]
 
@@ -293,3 +295,20 @@ def test_a_message_that_is_too_large_is_refused_before_it_is_stored(client: http
 
     assert too_large.status_code == 413
     assert client.get(f"/api/sessions/{session}").json()["last_event"] == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "title"),
+    [
+        ("a plan\nfor Saturday", "a plan for Saturday"),
+        ("word " * 40, "word " * 11 + "word…"),
+        ("x" * 90, "x" * 60 + "…"),
+    ],
+)
+def test_a_session_that_nobody_named_is_called_by_its_first_words(tmp_path: Path, said: str, title: str) -> None:
+    with a_house(tmp_path / "chat.db", AGENTS, titles=True) as house, house.client() as client:
+        session = new_session(client)
+        answered(client, session, said)
+
+        until(lambda: client.get(f"/api/sessions/{session}").json()["title"] == title, "it has its name")
+        assert client.get(f"/api/sessions/{session}").json()["title_by"] == "agent"

@@ -1,8 +1,12 @@
 // Numbers and times as people say them.
 
-export const clock = (at) => new Date(at).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
+const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const DAY = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const DATE = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
 
-export const day = (at) => new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+export const clock = (at) => CLOCK.format(at);
+
+export const day = (at) => DAY.format(at);
 
 /** When, as short as a list needs it. */
 export function when(at, now = Date.now()) {
@@ -10,7 +14,7 @@ export function when(at, now = Date.now()) {
   if (minutes < 1) return "now";
   if (minutes < 60) return `${minutes} min`;
   if (new Date(at).toDateString() === new Date(now).toDateString()) return clock(at);
-  return new Date(at).toLocaleDateString(undefined, { day: "numeric", month: "short" });
+  return DATE.format(at);
 }
 
 /** How long. */

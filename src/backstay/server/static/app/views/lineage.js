@@ -23,6 +23,10 @@ export function Lineage() {
     if (node.current) past.value = null;
     else lookBack(node.window.id, `${node.name.toLowerCase()}, ${day(node.window.at)}`);
   };
+  const read = (window) => {
+    go(session.id);
+    lookBack(window.behind, `what was summarised, ${day(window.at)}`);
+  };
   return html`<section class="lineage" aria-label="Lineage">
     <h2>What became of this session</h2>
     <p class="dim">Nothing that was said is ever lost: undo, retry, edit and summaries open another window, and the earlier ones stay.</p>
@@ -37,7 +41,8 @@ export function Lineage() {
           <button type="button" class="quiet" aria-current=${node.current ? "true" : null} onClick=${() => look(node)}>
             <span class="row"><strong>${node.name}</strong>${node.current && html`<span class="badge now">now</span>`}<time class="dim">${day(node.window.at)}</time></span>
             <span class="dim">${toldOf(node.window)}</span>
-          </button></li>`)}
+          </button>
+          ${node.window.behind && html`<button type="button" class="small behind" onClick=${() => read(node.window)}>Read what was summarised</button>`}</li>`)}
       </ol>
     </div>
     ${forks.length > 0 && html`<h3>Forks of it</h3><ul class="forks">${forks.map((one) => html`<li key=${one.id}><a href=${`#${one.id}`}>${nameOf(one)}</a> <span class="dim">${day(one.created_at)}</span></li>`)}</ul>`}

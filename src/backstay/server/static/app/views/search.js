@@ -36,6 +36,8 @@ export function Search() {
   const keys = (event) => {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (by) (event.preventDefault(), setPicked((picked + by + rows.length) % Math.max(1, rows.length)));
+    // A field for searching would only be emptied by it.
+    if (event.key === "Escape") (event.preventDefault(), (sheet.value = null));
     if (event.key === "Enter" && rows[picked]) (event.preventDefault(), choose(rows[picked]));
   };
   return html`<${Dialog} title="Search" kind="search">

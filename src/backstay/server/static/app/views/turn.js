@@ -62,7 +62,7 @@ function Editor({ input, onDone }) {
 const ENDINGS = {
   cancelled: ["Stopped", "What was said until then is kept."],
   failed: ["Failed", ""],
-  interrupted: ["Interrupted", "The process that answered is gone. Everything it had said is kept."],
+  interrupted: ["Interrupted", "Everything it had said is kept."],
 };
 
 function Ending({ entry, last, idle, frozen }) {
