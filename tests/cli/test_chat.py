@@ -44,7 +44,7 @@ def is_idle(seen: str) -> bool:
 
 def test_what_is_said_is_answered_and_stored(shown: Terminal, place: Place) -> None:
     shown.enter("hello")
-    shown.wait_for("You said 'hello'.")
+    shown.wait_until(lambda seen: "You said 'hello'." in seen and is_idle(seen))
 
     with open_store(place) as store:
         messages = store.messages(session_of(shown), owner="local").messages
@@ -57,7 +57,7 @@ def test_ctrl_c_once_cancels_the_turn_and_the_chat_goes_on(shown: Terminal, plac
     shown.control_c()
     shown.wait_for("✗ cancelled")
     shown.enter("still there?")
-    shown.wait_for("You said 'still there?'.")
+    shown.wait_until(lambda seen: "You said 'still there?'." in seen and is_idle(seen))
 
     with open_store(place) as store:
         first, second = (store.turn(turn, owner="local") for turn in turns_of(store, session_of(shown)))

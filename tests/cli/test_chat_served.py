@@ -222,6 +222,7 @@ def test_one_can_change_ones_mind(shown: Terminal, place: Place) -> None:
     obey(shown, "/redo", "there again")
     assert words(place, session)[2:] == ["two", "You said 'two'."]
     obey(shown, "/retry", "You said 'two'.")
+    shown.wait_until(lambda seen: "Ctrl-C cancels" not in seen)
     obey(shown, "/edit three", "You said 'three'.")
     shown.wait_until(lambda seen: "Ctrl-C cancels" not in seen)
     assert words(place, session)[2:] == ["three", "You said 'three'."]
