@@ -31,7 +31,8 @@ _WRONG = {
     "a running turn that the door does not know": """
         SELECT t.id FROM turns t JOIN sessions s ON s.id = t.session_id
         WHERE t.state = 'running'
-        AND s.running_id IS DISTINCT FROM t.id AND t.taken_by IS DISTINCT FROM s.running_id""",
+        AND s.running_id IS DISTINCT FROM t.id
+        AND (t.taken_by IS NULL OR t.taken_by IS DISTINCT FROM s.running_id)""",
     "a door that knows a turn which does not run": """
         SELECT s.id FROM sessions s WHERE s.running_id IS NOT NULL
         AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.id = s.running_id AND t.state = 'running')""",

@@ -26,9 +26,10 @@ class SessionName(click.ParamType):  # type: ignore[type-arg]  # it takes one on
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
-            settings = chosen(ctx.params.get("file"), db=ctx.params.get("db"), owner=ctx.params.get("owner")).settings
-            with Ask(settings, json=True).store() as store:
-                found = _beginning_with(store, incomplete, settings.owner, limit=50)
+            told = chosen(ctx.params.get("file"), db=ctx.params.get("db"), owner=ctx.params.get("owner"))
+            ask = Ask(told, json=True)
+            with ask.store() as store:
+                found = _beginning_with(store, incomplete, ask.owner, limit=50)
         except BackstayError:
             return []  # A shell that completes has no place for an error; the command itself will tell.
         return [CompletionItem(one.id, help=plain.one_line(one.title or one.preview or "")) for one in found]

@@ -39,8 +39,12 @@ def chosen(file: Path | None, **flags: object) -> Chosen:
 class Ask(NamedTuple):
     """Who asks, of which store, and whether a machine reads the answer."""
 
-    settings: Settings
+    told: Chosen
     json: bool
+
+    @property
+    def settings(self) -> Settings:
+        return self.told.settings
 
     @property
     def owner(self) -> str:
@@ -78,7 +82,7 @@ def asks(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         # What the store has to say to an operator's log is said to a person as an error, or not at all.
         logging.getLogger("backstay").addHandler(logging.NullHandler())
-        return command(Ask(chosen(file, db=db, owner=owner).settings, as_json), **rest)
+        return command(Ask(chosen(file, db=db, owner=owner), as_json), **rest)
 
     whose = click.option("--owner", help="Whose sessions. [env: BACKSTAY_OWNER; default: local]")
     machines = click.option("--json", "as_json", is_flag=True, help="Answer in JSON, for machines.")

@@ -1,5 +1,6 @@
 """An agent that answers in this process, for as long as one turn takes: shared by `send`, `retry` and `edit`."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -55,7 +56,7 @@ def agent_option(command: F) -> F:
         "--agent",
         metavar="NAME|[NAME=]MODULE:ATTR|URL#MODEL",
         help="Who answers: an agent to run here, or the name of one that this or another process serves. "
-        "[env: BACKSTAY_AGENT; default: the agent in the settings, or a scripted one]",
+        "[env: BACKSTAY_AGENT; default: the first of the ladder that `backstay agents` shows]",
     )(command)
 
 
@@ -81,9 +82,10 @@ def speakers(ask: Ask, agent: str | None) -> Speakers:
 def app(ask: Ask, who: Speakers, *, serve: bool = True) -> Iterator[BlockingApp]:
     """An app in which these agents answer; it starts nothing that it would not see to the end."""
     # Only here: a listing need not know how to ask a provider.
+    from backstay.agents.ladder import climb  # noqa: PLC0415
     from backstay.server.casting import cast  # noqa: PLC0415
 
-    agents = cast(who.specs) if serve else {}
+    agents = cast(who.specs or climb(ask.told, os.environ).agent) if serve else {}
     if serve and who.name is not None and who.name not in agents:
         screen.note(f"{who.name!r} is not served here: waiting for a process that serves it.")
     with open_blocking(ask.db, agents=agents, owner=ask.owner, claim="own") as opened:

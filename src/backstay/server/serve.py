@@ -3,13 +3,12 @@
 import asyncio
 import socket
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 
 from backstay.agents.ladder import Ladder
 from backstay.config import Settings
-from backstay.errors import ConfigError, StoreUnavailable
+from backstay.errors import ConfigError
 from backstay.server import worker
 from backstay.server.casting import cast
 from backstay.server.firsttoken import ensure_token, make_link
@@ -35,7 +34,6 @@ def serve(settings: Settings, ladder: Ladder, announce: Callable[[Serving], None
     set_up(settings.log_level, settings.log_format)
     settings = msgspec.structs.replace(settings, agent=ladder.agent)
     agents = cast(settings.agent, demo=settings.demo)  # a name that leads nowhere is told at once, not by every worker
-    make_private(settings)
     listener = _listen(settings)
     with listener:
         announce(_prepare(settings, ladder, tuple(agents), listener))
@@ -44,19 +42,6 @@ def serve(settings: Settings, ladder: Ladder, announce: Callable[[Serving], None
             worker.run(settings, listener, why=ladder.why)
         else:
             asyncio.run(Supervisor(settings, listener, ladder.why).run())
-
-
-def make_private(settings: Settings) -> None:
-    """Make the database's directory, for its user alone."""
-    if "://" in settings.db:
-        return
-    directory = Path(settings.db).expanduser().parent
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreUnavailable(
-            f"cannot make the directory {directory}: {error.strerror}", hint="Name another file with --db."
-        ) from error
 
 
 def _prepare(settings: Settings, ladder: Ladder, agents: tuple[str, ...], listener: socket.socket) -> Serving:

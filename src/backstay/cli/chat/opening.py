@@ -18,7 +18,7 @@ from backstay.cli.chat.remote import RemoteExchange
 from backstay.cli.chat.stage import PipeStage, history_file, is_terminal
 from backstay.cli.chat.talk import Talk
 from backstay.config import Chosen, is_loopback
-from backstay.errors import ConfigError, StoreUnavailable
+from backstay.errors import ConfigError
 from backstay.model.address import Address
 from backstay.model.ids import check_session_id
 from backstay.model.session import Session
@@ -65,7 +65,6 @@ async def _in_database(told: Chosen, wanted: Wanted) -> None:
     agents = cast(ladder.agent)
     if wanted.to not in agents:
         raise ConfigError(f"no agent is called {wanted.to!r}", hint=f"There are: {', '.join(agents)}.")
-    _make_private(settings.db)
     async with open_app(settings.db, agents=agents, owner=settings.owner) as app:
         exchange = DirectExchange(app, name=_shown(settings.db), owner=settings.owner, agent=wanted.to)
         await _talk(exchange, wanted, wanted.place(None), ladder.why)
@@ -129,19 +128,6 @@ def _token(told: Chosen) -> str:
             f"there is no token at {path}", hint="Give one with --token, or name the server's file with --token-file."
         )
     return secret
-
-
-def _make_private(db: str) -> None:
-    """Make the database's directory, for its user alone."""
-    if "://" in db:
-        return
-    directory = Path(db).expanduser().parent
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreUnavailable(
-            f"cannot make the directory {directory}: {error.strerror}", hint="Name another file with --db."
-        ) from error
 
 
 def _shown(db: str) -> str:
