@@ -100,6 +100,7 @@ MEANINGS = {
     "upkeep_seconds": "How often the store is tidied.",
     "compact_tokens": "What the model can read: longer windows are compacted after their turn; 0: only when asked.",
     "demo": "Whether the scripted agent may crash the server on request, which then comes back: to see what is kept.",
+    "titles": "Whether a session that nobody named is called by its first words.",
     "log_level": "What is logged: debug, info, warning or error.",
     "log_format": "How it is logged: json or text.",
 }
