@@ -37,6 +37,14 @@ for (const { name, chapters, events, pages } of stories) {
     }
   });
 
+  test(`${name}: whatever is missed is noticed`, () => {
+    const start = open(chapters[0]);
+    const whole = events.filter((event) => event.number > start.number);
+    for (let missing = 0; missing < whole.length - 1; missing += 1) {
+      assert.ok(told(start, whole.toSpliced(missing, 1)).stale, `event ${whole[missing].number} was not missed`);
+    }
+  });
+
   test(`${name}: paged upwards it is the same as read at once`, () => {
     const [newest, ...older] = pages;
     const state = older.reduce((sofar, page) => prepend(sofar, page), open(newest));

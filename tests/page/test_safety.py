@@ -157,7 +157,7 @@ def test_the_page_weighs_little_before_its_lazy_parts(person: Person, client: ht
     session = new_session(client)
     asked: list[Request] = []
     tab = person.tab()
-    tab.page.on("requestfinished", asked.append)
+    tab.page.on("requestfinished", lambda request: asked.append(request))  # noqa: PLW0108  # it must be a function
     tab.go(session)
     tab.page.reload()
     expect(tab.message).to_be_visible()

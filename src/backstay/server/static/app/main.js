@@ -4,11 +4,10 @@ import { html, render } from "./html.js";
 import "./keys.js";
 import { nameOf } from "./lines.js";
 import { connection, rest, wake } from "./link.js";
-import { attempt } from "./notices.js";
 import { enter, line, story } from "./room.js";
 import { route } from "./route.js";
-import { learn } from "./server.js";
-import { more } from "./shelf.js";
+import { about, learn } from "./server.js";
+import { loaded, more } from "./shelf.js";
 import "./theme.js";
 import { Shell } from "./views/shell.js";
 
@@ -32,8 +31,15 @@ effect(() => {
   document.title = sign + name + (line.value ? " · Backstay" : "");
 });
 
-attempt(learn);
-attempt(more);
+// What could not be learned while the server was away is learned when it is back.
+effect(() => {
+  const { state } = connection.value;
+  untracked(() => {
+    if (state === "lost" || state === "stranger") return;
+    if (!about.value) learn().catch(() => {});
+    if (!loaded.value) more().catch(() => {});
+  });
+});
 
 // A browser has few connections for all its tabs: one that nobody looks at, and in which nothing runs, lets go of its own.
 let resting = 0;

@@ -27,9 +27,10 @@ export function prepend(state, chapter) {
   return { ...state, top: topOf(chapter), entries: joined(before, state.entries) };
 }
 
-/** The state after one more event. What is told again changes nothing. */
+/** The state after one more event. What is told again changes nothing; what was missed is noticed. */
 export function reduce(state, event) {
-  if (event.last <= state.number) return state;
+  if (state.stale || event.last <= state.number) return state;
+  if (event.number > state.number + 1) return stale(state);
   const step = STEPS[event.body.kind];
   const next = step ? step(state, event, event.body) : state;
   return { ...next, number: event.last };

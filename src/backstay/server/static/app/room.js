@@ -22,10 +22,11 @@ let drawing = 0;
 let opening = 0;
 let lostAt = null;
 
-/** Open a session, or none; with a message to show, the page of it that has the message. */
-export async function enter(id, message = null) {
+/** Open a session, or none; with a message to show, the page of it that has the message. `afresh`: see `follow`. */
+export async function enter(id, message = null, { afresh = false } = {}) {
   const visit = (opening += 1);
   pending = [];
+  lostAt = null;
   batch(() => {
     current.value = id;
     past.value = target.value = trouble.value = recovery.value = null;
@@ -37,7 +38,7 @@ export async function enter(id, message = null) {
     if (visit !== opening) return;
     story.value = open(chapter);
     hearLine("listed", chapter.session);
-    follow(id, chapter.session.last_event, hear);
+    follow(id, chapter.session.last_event, hear, { afresh });
     markRead();
     if (message) await show(message);
   } catch (error) {
@@ -51,8 +52,10 @@ async function renew() {
   const visit = opening;
   const chapter = await get(`/api/sessions/${current.value}/chapter`, { last: PAGE }).catch(() => null);
   if (visit !== opening) return;
-  if (chapter) story.value = open(chapter);
-  else setTimeout(renew, 500);
+  if (!chapter) return void setTimeout(renew, 500);
+  story.value = open(chapter);
+  // What was told while it was read is not in it, perhaps.
+  soon();
 }
 
 function hear(kind, data) {
@@ -60,19 +63,26 @@ function hear(kind, data) {
   if (kind === "story") pending.push(data);
   // What was seen is folded, or lost: what follows is told from somewhere else.
   else pending.push({ session: data.session, last: Infinity, body: { kind: "gap" } });
+  soon();
+}
+
+function soon() {
   if (!drawing) drawing = document.hidden ? setTimeout(draw, 100) : requestAnimationFrame(draw);
 }
 
 function draw() {
   drawing = 0;
+  if (!story.value || story.value.stale) return;
   const events = pending.filter((event) => event.session === current.value);
-  pending = [];
-  if (!story.value || !events.length) return;
-  if (events.some((event) => event.body.kind === "gap")) return enter(current.value);
+  if (events.some((event) => event.body.kind === "gap")) return enter(current.value, null, { afresh: true });
   const next = events.reduce(reduce, story.value);
-  if (next.stale && !story.value.stale) renew();
-  // A stale story is not drawn; it is only remembered that it is stale, until a chapter replaces it.
-  story.value = next.stale ? { ...story.value, stale: true } : next;
+  if (next.stale) {
+    // What is shown stays, and what is told waits, until a chapter says how it is.
+    story.value = { ...story.value, stale: true };
+    return renew();
+  }
+  pending = [];
+  story.value = next;
   markRead();
   recovered();
 }
@@ -141,7 +151,7 @@ async function measure(lost) {
 }
 
 function recovered() {
-  if (!lostAt || story.value.number < lostAt.head) return;
+  if (!lostAt || !story.value || story.value.number < lostAt.head) return;
   const { number } = lostAt;
   lostAt = null;
   const cut = story.value.entries.filter((entry) => entry.outcome?.type === "interrupted").at(-1);
