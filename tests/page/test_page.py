@@ -147,6 +147,21 @@ def test_a_cut_off_answer_is_resumed(browser: Browser, tmp_path: Path) -> None:
         expect(tab.last.locator(".ending.cancelled")).to_be_visible()
 
 
+def test_a_newcomer_crashes_the_server_and_watches(browser: Browser, tmp_path: Path) -> None:
+    with (
+        serving(tmp_path, "--db", "chat.db", "--demo") as served,
+        served.client() as client,
+        Person(browser, client) as person,
+    ):
+        tab = person.tab()
+        tab.page.get_by_role("button", name="Crash the server and watch").click()
+
+        expect(tab.page.locator(".banner.recovered")).to_contain_text("One answer was cut off")
+        expect(tab.last).to_contain_text("I am about to crash.")
+        expect(tab.last.locator(".ending.interrupted")).to_be_visible()
+        expect(tab.connection).to_have_text("Live")
+
+
 def test_an_answer_is_stopped_and_what_it_said_is_kept(person: Person, client: httpx2.Client) -> None:
     session = new_session(client)
     accepted(client, session, "a long story", agent="patient")

@@ -1,0 +1,88 @@
+"""Chapters, glances and what a server says of itself, over HTTP: what a page opens with."""
+
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from backstay.agents.scripted import ScriptedAgent
+from tests.server.house import House, a_house
+from tests.server.reader import Reader
+from tests.server.talking import accepted, answered, new_session, text_of, until_said
+
+
+def test_whoever_opens_with_a_chapter_and_follows_from_it_misses_nothing(house: House, client: httpx2.Client) -> None:
+    session = new_session(client)
+    answered(client, session, "hello")
+    turn = accepted(client, session, "a long story", agent="patient")
+    until_said(client, session, "listening ")
+
+    chapter = client.get(f"/api/sessions/{session}/chapter").json()
+    number = chapter["session"]["last_event"]
+    client.post(f"/api/sessions/{session}/steer", json={"text": "enough"})
+    with Reader(house.port, house.token(), f"sessions={session}:{number}") as reader:
+        heard = reader.until("story", kind="turn_ended", turn=turn)
+
+    assert [text_of(message) for message in chapter["messages"]] == ["hello", "hello ", "a long story"]
+    assert [text_of(message) for message in chapter["said"]] == ["listening "]
+    assert [told["state"] for told in chapter["turns"]] == ["ended", "running"]
+    assert heard[0].data["number"] == number + 1
+
+
+def test_a_chapter_around_a_message_has_it_in_its_middle(client: httpx2.Client) -> None:
+    session = new_session(client)
+    for text in ("one", "two", "three"):
+        answered(client, session, text)
+    wanted = client.get(f"/api/sessions/{session}/messages").json()["messages"][2]["id"]
+
+    found = client.get(f"/api/sessions/{session}/chapter", params={"around": wanted, "last": 3}).json()["messages"]
+
+    assert [text_of(message) for message in found] == ["one ", "two", "two "]
+
+
+@pytest.mark.parametrize(
+    "query", ["last=0", "last=1001", "before=-1", "around=nonsense", "window=nonsense", "what=else"]
+)
+def test_a_chapter_that_makes_no_sense_is_refused(client: httpx2.Client, query: str) -> None:
+    session = new_session(client)
+
+    assert client.get(f"/api/sessions/{session}/chapter?{query}").status_code in (404, 422)
+
+
+def test_glances_tell_what_was_read_and_leave_out_what_is_foreign(house: House, client: httpx2.Client) -> None:
+    session = new_session(client)
+    answered(client, session, "hello")
+    client.put(f"/api/sessions/{session}/read", json={"number": 3})
+    client.put(f"/api/sessions/{session}/draft", json={"text": "and then"})
+    with house.client("stranger") as stranger:
+        foreign = new_session(stranger)
+
+    told = client.get("/api/glances", params={"sessions": f"{session},{foreign},{session}"}).json()["glances"]
+
+    marks = {"draft": "and then", "read_to": 3}
+    assert told == [{"session": session, "marks": marks, "asks": False, "outcome": "completed"}]
+
+
+@pytest.mark.parametrize("sessions", ["", "nonsense", "ses_x", ","])
+def test_glances_at_nothing_are_refused(client: httpx2.Client, sessions: str) -> None:
+    assert client.get("/api/glances", params={"sessions": sessions}).status_code == 422
+
+
+def test_only_what_was_interrupted_is_resumed(client: httpx2.Client) -> None:
+    session = new_session(client)
+    turn = answered(client, session, "hello")
+
+    refused = client.post(f"/api/turns/{turn}/resume")
+
+    assert refused.status_code == 409
+    assert refused.json()["title"]
+    assert client.get(f"/api/sessions/{session}").json()["turns"] == 1
+
+
+def test_a_server_says_who_answers_and_which_of_them_are_no_models(tmp_path: Path) -> None:
+    agents = {"default": ScriptedAgent()}
+    with a_house(tmp_path / "chat.db", agents, demo=True) as house, house.client("anna") as client:
+        about = client.get("/api/about").json()
+
+    assert about["facts"]["agents"] == about["facts"]["scripted"] == ["default"]
+    assert (about["owner"], about["demo"], about["facts"]["engine"]) == ("anna", True, "SQLite")
