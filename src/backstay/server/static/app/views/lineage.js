@@ -42,7 +42,7 @@ export function Lineage() {
             <span class="row"><strong>${node.name}</strong>${node.current && html`<span class="badge now">now</span>`}<time class="dim">${day(node.window.at)}</time></span>
             <span class="dim">${toldOf(node.window)}</span>
           </button>
-          ${node.window.behind && html`<button type="button" class="small behind" onClick=${() => read(node.window)}>Read what was summarised</button>`}</li>`)}
+          ${node.window.behind && html`<button type="button" class="small behind" aria-label="Read what was summarised" onClick=${() => read(node.window)}>Read it</button>`}</li>`)}
       </ol>
     </div>
     ${forks.length > 0 && html`<h3>Forks of it</h3><ul class="forks">${forks.map((one) => html`<li key=${one.id}><a href=${`#${one.id}`}>${nameOf(one)}</a> <span class="dim">${day(one.created_at)}</span></li>`)}</ul>`}
