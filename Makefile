@@ -30,9 +30,10 @@ test: .venv/.installed chromium ## run every test, on every processor (ARGS="-n 
 	.venv/bin/python -m pytest $(SIDE_BY_SIDE) $(TESTS) $(ARGS)
 
 # The page is tested in a browser. Where there is none and it cannot be had, those tests say that they are skipped.
+FETCH_CHROMIUM = apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y chromium >/dev/null
 chromium:
 	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit 0; done; \
-	if [ `id -u` = 0 ] && command -v apt-get >/dev/null && apt-get update -q && apt-get install -q -y chromium; then exit 0; fi; \
+	if [ `id -u` = 0 ] && command -v apt-get >/dev/null && timeout 600 sh -c '$(FETCH_CHROMIUM)'; then exit 0; fi; \
 	echo 'There is no Chromium: the tests of the page will be skipped (Debian, Ubuntu: apt install chromium).' >&2
 
 check: check-format check-lint check-types check-layers ## formatting, lint, types, layers (make -k check: all four)
