@@ -25,11 +25,12 @@ def environment(home: Path) -> dict[str, str]:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The command of a wheel that was built here and installed, with what the lock names, where nothing else is."""
     folder = tmp_path_factory.mktemp("wheel")
-    for step in (
+    steps: list[list[str | Path]] = [
         [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder],
         [sys.executable, "-m", "venv", folder / "venv"],
         [folder / "venv/bin/pip", "install", "-q", "--require-hashes", "-r", ROOT / "requirements/runtime.lock"],
-    ):
+    ]
+    for step in steps:
         subprocess.run(step, cwd=ROOT, check=True, capture_output=True, timeout=PATIENCE)
     [wheel] = folder.glob("*.whl")
     subprocess.run([folder / "venv/bin/pip", "install", "-q", "--no-deps", wheel], check=True, timeout=PATIENCE)
