@@ -25,7 +25,7 @@ LAZY = "/static/vendor/colours.js"
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
-    agents: dict[str, AgentLike] = {"default": ScriptedAgent(pace=0.01), "hostile": hostile}
+    agents: dict[str, AgentLike] = {"default": ScriptedAgent(pace=0.01, slow=0.05), "hostile": hostile}
     with a_house(tmp_path / "chat.db", agents, titles=True) as house:
         yield house
 

@@ -115,16 +115,23 @@ export async function show(message) {
   const turn = chapter.messages.find(({ id }) => id === message)?.turn;
   const here = () => story.value.entries.some((entry) => entry.turn === turn);
   for (let pages = 0; pages < 5 && !here() && above(story.value.top); pages += 1) await older();
-  if (!here()) past.value = { window: chapter.window, why: "search", story: open({ ...chapter, said: [] }) };
+  if (!here()) past.value = { window: chapter.window, why: "search", story: open(asItWas(chapter)) };
   target.value = { turn, at: Date.now() };
 }
 
-/** Look at the session as it was in a window. */
-export async function lookBack(window, why) {
-  const chapter = await get(`/api/sessions/${current.value}/chapter`, { window, last: PAGE });
-  const ended = chapter.turns.filter(({ state }) => state === "ended");
-  past.value = { window, why, story: open({ ...chapter, said: [], turns: ended, waiting: [] }) };
+/** Look at the session as it was in a window, or in the part of it before a position. */
+export async function lookBack(window, why, before = null) {
+  const chapter = await get(`/api/sessions/${current.value}/chapter`, { window, before, last: PAGE });
+  past.value = { window, why, story: open(asItWas(chapter)) };
 }
+
+/** A chapter without what goes on now. */
+const asItWas = (chapter) => ({
+  ...chapter,
+  said: [],
+  waiting: [],
+  turns: chapter.turns.filter(({ state }) => state === "ended"),
+});
 
 let reading = 0;
 function markRead() {

@@ -25,7 +25,7 @@ export function Lineage() {
   };
   const read = (window) => {
     go(session.id);
-    lookBack(window.behind, `what was summarised, ${day(window.at)}`);
+    lookBack(window.behind, `what was summarised, ${day(window.at)}`, window.behind_until);
   };
   return html`<section class="lineage" aria-label="Lineage">
     <h2>What became of this session</h2>
