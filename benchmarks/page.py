@@ -49,11 +49,11 @@ window.requestAnimationFrame = (draw) => original((at) => {
 
 
 async def writer(_: AgentTurn) -> AsyncIterator[Body]:
-    """Writes sixteen kilobytes of Markdown, a few words at a time."""
+    """Writes sixteen kilobytes of Markdown, a few words at a time, some ten times as fast as models do."""
     text = "".join(PARAGRAPH.format(number=number) for number in range(200))[:ANSWER]
     for start in range(0, ANSWER, 24):
         yield Text(text[start : start + 24])
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(0.01)
 
 
 def figures() -> Iterator[Figure]:

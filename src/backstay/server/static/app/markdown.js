@@ -8,13 +8,16 @@ const parser = new MarkdownIt({ html: false, linkify: true, breaks: true });
 const ELEMENTS = new Set(
   "p h1 h2 h3 h4 h5 h6 ul ol li blockquote strong em s table thead tbody tr th td hr br".split(" "),
 );
+const EXPLAINS = /^ {0,3}\[[^\]]+\]:/m;
+const NOTHING = { until: 0, blocks: null, text: "" };
 const SAFE_LINK = /^(?:https?:|mailto:)/i;
 
 /** Words as they are written, or as they arrive. Of a text that still grows, finished blocks are never drawn again. */
 export const Markdown = steady(function Markdown({ text, live = false }) {
-  const frozen = useRef({ until: 0, blocks: [], text: "" });
-  if (!live || !text.startsWith(frozen.current.text)) frozen.current = { until: 0, blocks: [], text: "" };
-  if (!live) return html`<div class="markdown">${blocksOf(text).map(({ tokens }, key) => h(Block, { key, tokens }))}</div>`;
+  const frozen = useRef(NOTHING);
+  // A name for a link may be explained at the very end: then, and only then, an ended text is drawn anew as a whole.
+  const goesOn = text.startsWith(frozen.current.text) && (live || !EXPLAINS.test(text));
+  if (!goesOn || !frozen.current.blocks) frozen.current = { until: 0, blocks: [], text: "" };
   const kept = frozen.current;
   const tail = blocksOf(text.slice(kept.until));
   const last = tail.at(-1);

@@ -23,8 +23,8 @@ export function Conversation() {
     <div class="talk">
       ${more ? html`<p class="earlier dim">Earlier messages load as you scroll up…</p>` : html`<p class="earlier dim">The beginning of this session</p>`}
       ${entries.map((entry, key) => html`<${Turn}
-        key=${entry.turn ?? `m${key}`} entry=${entry} idle=${idle} frozen=${Boolean(past.value)}
-        last=${key === entries.length - 1} editing=${entry.input && editing === entry.input.id} onEdit=${setEditing} />`)}
+        key=${entry.turn ?? `m${key}`} entry=${entry} frozen=${Boolean(past.value)}
+        last=${key === entries.length - 1} idle=${idle && key === entries.length - 1} editing=${entry.input && editing === entry.input.id} onEdit=${setEditing} />`)}
       ${shown.closed && html`<p class="closed dim">This session is ${shown.closed}. It stays readable.</p>`}
     </div>
     ${away && html`<button type="button" class="latest" onClick=${toEnd}><${Icon} name="down" /> Jump to latest</button>`}

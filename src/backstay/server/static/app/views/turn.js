@@ -8,12 +8,13 @@ import { clock, span, usage } from "../words.js";
 import { Parts } from "./parts.js";
 import { Step } from "./steps.js";
 
+/** `idle` is for the last turn alone: all the others are not drawn again when an answer begins or ends. */
 export const Turn = steady(function Turn({ entry, last, idle, frozen, editing, onEdit }) {
   if (entry.summary !== null) return html`<${Summary} text=${entry.summary} />`;
   const live = entry.state === "running";
   const answered = entry.steps.length > 0 || live;
   return html`<article class="turn" data-turn=${entry.turn} tabindex="-1" aria-label=${labelOf(entry)}>
-    ${entry.input && html`<${Asked} entry=${entry} editing=${editing} onEdit=${onEdit} idle=${idle && !frozen} />`}
+    ${entry.input && html`<${Asked} entry=${entry} editing=${editing && !frozen} onEdit=${onEdit} />`}
     ${answered && html`<div class="answer" aria-busy=${live}>
       <header class="who"><span class="name">${entry.agent ?? "Recorded"}</span>
         ${isScripted(entry.agent) && html`<span class="badge" title="No model is connected: the answers follow a script.">scripted</span>`}
@@ -36,9 +37,9 @@ function Summary({ text }) {
   </details>`;
 }
 
-function Asked({ entry, editing, onEdit, idle }) {
+function Asked({ entry, editing, onEdit }) {
   const { input } = entry;
-  if (editing && idle) return html`<${Editor} input=${input} onDone=${() => onEdit(null)} />`;
+  if (editing) return html`<${Editor} input=${input} onDone=${() => onEdit(null)} />`;
   return html`<div class=${`asked ${input.role}`}><${Parts} parts=${input.parts} /></div>`;
 }
 
@@ -86,7 +87,7 @@ function Tools({ entry, last, idle, frozen, onEdit }) {
   const free = idle && !frozen;
   return html`<footer class="tools">
     ${words && html`<${Copy} text=${words} />`}
-    ${free && entry.input?.role === "user" && html`<${Act} icon="edit" name="Edit and send again" act=${() => onEdit(entry.input.id)} />`}
+    ${!frozen && entry.input?.role === "user" && html`<${Act} icon="edit" name="Edit and send again" act=${() => onEdit(entry.input.id)} />`}
     ${free && last && html`<${Act} icon="retry" name="Answer again" act=${() => retry()} /><${Act} icon="undo" name="Undo this turn" act=${undo} />`}
     ${entry.turn && html`<${Act} icon="fork" name="Fork from here" act=${() => fork(entry.turn)} />`}
     <span class="spent">${ms !== null && span(ms)}${entry.usage && html` <span>${usage(entry.usage)}</span>`}</span>
