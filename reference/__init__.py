@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
-from reference import errors, events, http, library, settings
+from reference import cli, errors, events, http, library, settings
 
 PAGES: Mapping[str, Callable[[], str]] = {
+    "cli.md": cli.page,
     "errors.md": errors.page,
     "events.md": events.page,
     "http.md": http.page,

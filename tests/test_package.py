@@ -165,8 +165,8 @@ def test_an_expected_error_is_a_sentence_and_a_hint(home: Path, tmp_path: Path) 
 
     assert told.returncode == 1
     assert told.stdout == ""
-    assert told.stderr.startswith("error: cannot make the directory note: ")
-    assert "hint: Name another file with --db." in told.stderr
+    assert told.stderr.startswith("error: ")
+    assert "note is not a directory\nhint: " in told.stderr
 
 
 def test_a_file_that_is_not_ours_is_refused_in_a_sentence_and_left_alone(home: Path, tmp_path: Path) -> None:

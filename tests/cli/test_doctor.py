@@ -198,7 +198,8 @@ def test_a_newer_schema_is_told_and_an_older_one_can_be_migrated(tmp_path: Path,
     assert "schema 9999" in told_file("list").err
 
     connection = apsw.Connection(str(file))
-    connection.execute("DROP TABLE tokens")
+    connection.execute("ALTER TABLE sessions DROP COLUMN metadata")
+    connection.execute("ALTER TABLE turns DROP COLUMN forgotten")
     connection.execute(f"PRAGMA user_version = {newest - 1}")
     connection.close()
     older = told_file("doctor", "--json")

@@ -61,8 +61,13 @@ def make_private(path: Path) -> None:
         if error.errno == errno.EROFS:
             raise StoreReadOnly(f"{path} cannot be created: the file system is read-only") from error
         raise StoreUnavailable(
-            f"{path} cannot be created: {error.strerror}", hint="Check that the directory exists and is yours."
+            f"{path} cannot be created: {_reason(path, error)}", hint="Name another file."
         ) from error
+
+
+def _reason(path: Path, error: OSError) -> str:
+    above = next((one for one in path.parents if one.exists()), path.parent)
+    return f"{above} is not a directory" if not above.is_dir() else str(error.strerror)
 
 
 def _create(path: Path) -> None:
