@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,7 @@ from backstay.model.content import Body
 from backstay.model.event import Event, SessionDeleted, SessionRenamed, TextDelta, ToolCalled, TurnEnded
 from backstay.model.turn import Cancelled, Completed, Failed, Interrupted
 from backstay.runtime.app import App
-from backstay.runtime.blocking import BlockingApp, BlockingSession, BlockingTurn
+from backstay.runtime.blocking import BlockingApp, BlockingSession, BlockingTurn, Portal
 from backstay.runtime.session import SessionHandle
 from backstay.runtime.turn import TurnHandle
 from tests.databases import Place
@@ -311,3 +312,27 @@ def test_what_an_agent_raises_is_an_outcome_and_no_exception_of_the_script(path:
         assert turn.outcome() == Failed("ValueError: no more words")
         assert isinstance(list(turn.events())[-1].body, TurnEnded)
         assert app.abandoned == 0
+
+
+def test_ctrl_c_lets_go_of_what_is_followed_in_good_order() -> None:
+    ended: list[str] = []
+
+    async def slow_to_end() -> AsyncIterator[int]:
+        try:
+            yield 1
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(50):
+                await asyncio.sleep(0)
+            ended.append("in good order")
+
+    portal = Portal()
+    try:
+        steps = portal.each(slow_to_end())
+        assert next(steps) == 1
+        with pytest.raises(KeyboardInterrupt):
+            next(steps)
+        assert ended == ["in good order"]
+    finally:
+        portal.close()

@@ -5,7 +5,7 @@ import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from backstay.agents.adapters import AgentLike
 from backstay.agents.bridge import Bridge
@@ -59,16 +59,17 @@ class Portal:
 
     def each(self, items: AsyncIterator[T]) -> Iterator[T]:
         """What an async iterator gives, one by one."""
+        steps = _Steps(items)
         try:
             while True:
                 try:
-                    yield self.wait(_next(items))
+                    yield self.wait(steps.next())
                 except StopAsyncIteration:
                     return
         finally:
             # A closed portal has ended everything that was under way in it; a forked one never began anything.
             if not (self._closed or self.forked):
-                self.wait(_close(items))
+                self.wait(steps.close())
 
     def close(self) -> None:
         """End what is under way, then stop the loop and its thread."""
@@ -94,14 +95,27 @@ class Portal:
         return False
 
 
-async def _next(items: AsyncIterator[T]) -> T:
-    return await anext(items)
+class _Steps(Generic[T]):
+    """An async iterator that is asked step by step, and closed when the last step is over."""
 
+    def __init__(self, items: AsyncIterator[T]) -> None:
+        self._items = items
+        self._under_way: asyncio.Task[Any] | None = None
 
-async def _close(items: AsyncIterator[T]) -> None:
-    close = getattr(items, "aclose", None)
-    if close is not None:
-        await close()
+    async def next(self) -> T:
+        """The next item."""
+        self._under_way = asyncio.current_task()
+        return await anext(self._items)
+
+    async def close(self) -> None:
+        """Close the iterator. A step that Ctrl-C cut off was cancelled and ends first; one that will not is left."""
+        if self._under_way is not None:
+            _, stubborn = await asyncio.wait({self._under_way}, timeout=STUBBORN_SECONDS)
+            if stubborn:
+                return
+        close = getattr(self._items, "aclose", None)
+        if close is not None:
+            await close()
 
 
 def open_blocking(
