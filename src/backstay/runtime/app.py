@@ -375,6 +375,8 @@ class App:
     async def _look_after_the_dead(self, desk: Desk) -> None:
         """End the turns of those who are gone, and go on with what was interrupted, if that is the policy."""
         store = desk.crossing.store
+        # On a thread: otherwise it might be the loop that finds, once a day, that it must be said again who works here.
+        await desk.crossing.read(store.enter)
         await desk.crossing.read(store.reap)
         if self._on_interrupt != "resume":
             return

@@ -139,10 +139,10 @@ class PostgresEngine:
 
     def enter(self) -> None:
         """A worker at work says so once a day; what is not heard of for two days, and holds nothing, is forgotten."""
-        if self._time.now() < self._entered_until:
+        if self._time.boot() < self._entered_until:
             return
         with self._entrance:
-            now = self._time.now()
+            now = self._time.boot()
             if now >= self._entered_until:
                 self._enter()
                 self._entered_until = now + _DAY_MS
