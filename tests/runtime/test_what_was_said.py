@@ -17,7 +17,7 @@ from backstay.model.content import Body
 from backstay.model.event import CustomReported, ToolCalled, ToolReturned
 from backstay.model.turn import Completed, Outcome
 from tests.databases import Place
-from tests.runtime.stage import play, story_of
+from tests.runtime.stage import PATIENCE, play, story_of
 
 # All of it is written at the end, when everything that was said has changed.
 AT_THE_END = Timing(flush=3600, flush_bytes=1 << 20)
@@ -117,6 +117,7 @@ def test_threads_of_one_agent_speak_one_after_another(path: Place) -> None:
 
 def test_every_thread_of_an_agent_is_let_go_when_its_turn_is_over(path: Place) -> None:
     threads: list[threading.Thread] = []
+    everybody = threading.Event()
 
     def agent(turn: BlockingTurn, say: Say) -> None:
         def talk() -> None:
@@ -124,12 +125,14 @@ def test_every_thread_of_an_agent_is_let_go_when_its_turn_is_over(path: Place) -
                 say(Text("and "))
 
         def talk_aside() -> None:
+            everybody.wait(PATIENCE)
             with suppress(SystemExit):  # The interpreter is silent about it; pytest is not.
                 talk()
 
         threads.extend(threading.Thread(target=talk_aside, daemon=True) for _ in range(5))
         for thread in threads:
             thread.start()
+        everybody.set()
         talk()
 
     async def story() -> None:

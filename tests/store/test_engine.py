@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -860,3 +860,38 @@ def test_a_url_that_became_a_path_is_refused_and_makes_no_folder(
         open_store(Path(url))
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_is_closed_in_good_order_while_threads_still_ask(path: Path) -> None:
+    def ask(store: Store, question: Callable[[Store], object], asked: threading.Semaphore) -> None:
+        with suppress(StoreUnavailable):
+            while True:
+                question(store)
+                asked.release()
+
+    def version(store: Store) -> object:
+        return store.version()
+
+    def sessions(store: Store) -> object:
+        return store.list(owner=ME)
+
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(40):
+            asked = threading.Semaphore(0)
+            store = open_sqlite(path)
+            asking = [threads.submit(ask, store, question, asked) for question in (version, sessions) * 2]
+            for _ in asking:
+                assert asked.acquire(timeout=PATIENCE)
+            store.close()
+            for one in asking:
+                one.result(PATIENCE)
+            assert _open_files(path) == []
+
+
+def _open_files(path: Path) -> list[str]:
+    """The files of the database that this process has open."""
+    targets = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # The one that lists them is closed by now.
+            targets.append(str(descriptor.readlink()))
+    return [target for target in targets if target.startswith(str(path))]

@@ -3,7 +3,8 @@
 import asyncio
 import os
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
 
 from backstay.errors import BackstayError, ConfigError, UsedAfterFork
 
@@ -23,11 +24,12 @@ class Bridge:
         if refusal is not None:
             work.close()
             raise refusal
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        errand = _Errand(work)
         try:
-            return future.result()
+            return asyncio.run_coroutine_threadsafe(errand.run(), self.loop).result()
         except BaseException:
-            future.cancel()
+            with suppress(RuntimeError):  # The loop is closed; nothing runs there any more.
+                self.loop.call_soon_threadsafe(errand.give_up)
             raise
 
     @property
@@ -45,6 +47,29 @@ class Bridge:
                 hint="Here, await the verb of an async app, or make the agent or tool a plain function.",
             )
         return None
+
+
+class _Errand(Generic[T]):
+    """Work that can be given up from the moment it is thought of: Ctrl-C may strike before its future is at hand."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+        self._task: asyncio.Task[Any] | None = None
+        self._given_up = False
+
+    async def run(self) -> T:
+        """Do the work, unless it was given up before it began."""
+        if self._given_up:
+            self._work.close()
+            raise asyncio.CancelledError
+        self._task = asyncio.current_task()
+        return await self._work
+
+    def give_up(self) -> None:
+        """Called on the loop, like the work itself: cancel it, wherever it is."""
+        self._given_up = True
+        if self._task is not None:
+            self._task.cancel()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -6,6 +6,7 @@ However many stores a process opens on a file, they share one of these: two woul
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -58,6 +59,7 @@ class Database:
         self._readers: list[apsw.Connection] = []
         self._watcher: apsw.Connection | None = None
         self._watching = threading.Lock()
+        self._closed = False
         self._write_lock = WriteLock(self._locks / "write")
         try:
             self._prepare(steps)
@@ -111,12 +113,12 @@ class Database:
             result = work(connection)
         except apsw.Error as error:
             if not poisons(error):
-                self._readers.append(connection)
+                self._give_back(connection)
             raise translated(error, str(self.path)) from error
         except BaseException:
-            self._readers.append(connection)
+            self._give_back(connection)
             raise
-        self._readers.append(connection)
+        self._give_back(connection)
         return result
 
     def version(self) -> int:
@@ -126,6 +128,8 @@ class Database:
         """
         self._refuse_fork()
         with self._watching, in_our_words(str(self.path)):
+            if self._closed:
+                raise StoreUnavailable(f"{self.path} is closed", hint="Open the store again.")
             if self._watcher is None:
                 refuse_replaced(self.path, self.file)
                 self._watcher = open_reader(self.path, self._vfs)
@@ -152,11 +156,12 @@ class Database:
         return lives(self._locks / worker)
 
     def close(self) -> None:
-        """Finish what is queued and close every connection."""
-        while self._readers:
-            self._readers.pop().close()
-        if self._watcher is not None:
-            self._watcher.close()
+        """Finish what is queued and close every connection; one that is being read is closed by its reader."""
+        self._closed = True
+        self._close_readers()
+        with self._watching:  # A thread whose caller was cancelled may still be asking.
+            if self._watcher is not None:
+                self._watcher.close()
         self._writer.close(self._wait_seconds)
 
     def forget(self) -> None:
@@ -186,6 +191,16 @@ class Database:
         refuse_replaced(self.path, self.file)
         with in_our_words(str(self.path)):
             return open_reader(self.path, self._vfs)
+
+    def _give_back(self, connection: apsw.Connection) -> None:
+        self._readers.append(connection)
+        if self._closed:  # Asked after it was given back: whoever closes has either found it there or is seen here.
+            self._close_readers()
+
+    def _close_readers(self) -> None:
+        with suppress(IndexError):  # Two threads may do this at once.
+            while True:
+                self._readers.pop().close()
 
     def _refuse_fork(self) -> None:
         if self.forked:
