@@ -44,27 +44,16 @@ class Setting(NamedTuple):
 class PostgresTransaction:
     """Named statements on one connection, and the clock that goes with them."""
 
-    __slots__ = ("_cursor", "_now", "_setting", "_statements", "_stems", "wrote")
+    __slots__ = ("_cursor", "_now", "_setting", "_statements", "_stems", "ids", "limits", "worker", "wrote")
 
     finds_phrases = False
 
     def __init__(self, cursor: Cursor[TupleRow], statements: Statements, setting: Setting) -> None:
         self._cursor, self._statements, self._setting = cursor, statements, setting
+        self.limits, self.ids, self.worker = setting.limits, setting.ids, setting.worker
         self._now = 0
         self._stems: dict[str, set[str]] = {}
         self.wrote = False
-
-    @property
-    def limits(self) -> Limits:
-        return self._setting.limits
-
-    @property
-    def ids(self) -> IdSource:
-        return self._setting.ids
-
-    @property
-    def worker(self) -> WorkerId:
-        return self._setting.worker
 
     @property
     def now(self) -> int:

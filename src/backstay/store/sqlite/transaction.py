@@ -30,26 +30,15 @@ class Setting(NamedTuple):
 class SqliteTransaction:
     """Named statements on one connection, and the clocks and locks that go with them."""
 
-    __slots__ = ("_connection", "_now", "_setting")
+    __slots__ = ("_connection", "_now", "_setting", "ids", "limits", "worker")
 
     finds_phrases = True
 
     def __init__(self, connection: apsw.Connection, setting: Setting) -> None:
         self._connection = connection
         self._setting = setting
+        self.limits, self.ids, self.worker = setting.limits, setting.ids, setting.worker
         self._now = 0
-
-    @property
-    def limits(self) -> Limits:
-        return self._setting.limits
-
-    @property
-    def ids(self) -> IdSource:
-        return self._setting.ids
-
-    @property
-    def worker(self) -> WorkerId:
-        return self._setting.worker
 
     @property
     def now(self) -> int:
