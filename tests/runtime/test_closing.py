@@ -356,7 +356,9 @@ def test_a_call_that_waits_for_approval_does_not_hold_up_the_closing(path: Place
             turn = await (await app.session()).send("hello")
             await first_words(turn)
         assert isinstance(read_turn(path, turn).outcome, Interrupted)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
+        # The agent's thread may only now come to its call, which is refused.
+        late = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not late or not (await asyncio.wait(late, timeout=PATIENCE))[1]
 
     play(story())
 
