@@ -1,27 +1,57 @@
-"""The documentation is executed: its examples run, its links lead somewhere."""
+"""The documentation is executed: its examples run, what it shows is true of the program, its links lead somewhere."""
 
+import configparser
 import re
+import shlex
+import signal
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
+from psycopg.sql import SQL, Identifier
 
+from backstay import Address, open_store
+from backstay.cli.main import commands
+from backstay.config import Settings
+from backstay.model import message
 from reference import PAGES as REFERENCE
+from reference.cli import verbs
+from tests.documentation.blocks import PAGES, ROOT, Block, Command, blocks, named
+from tests.documentation.story import Story
+from tests.servers.postgres import Postgres
 
-ROOT = Path(__file__).parent.parent
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/**/*.md")])
-
-_EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _DATABASE = re.compile(r"environ\[\"(\w+_URL)\"\]")
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+_SPOKEN = re.compile(r"`(backstay(?: [^`]*)?)`")
+_DIRECTIVE = re.compile(r"^ *(\w+) ([^;{]+)[;{ ]*$", re.MULTILINE)
+
+# What a test below looks at without running it: a picture; or a file, of a program of others, or of ours.
+_LOOKED_AT = {"text": "", "nginx": ""}
+_FILES = {"backstay.service", "backstay.toml", "postgresql.conf"}
+# All that is on no account run. Whoever adds to this could not run it otherwise.
+NOT_RUN = {
+    ("README.md", "make test"),
+    ("CONTRIBUTING.md", "make test"),
+    ("CONTRIBUTING.md", "make check"),
+    ("CONTRIBUTING.md", "make test TESTS=tests/test_package.py"),
+    ("CONTRIBUTING.md", "make test TESTS=tests 'ARGS=-x -k wheel'"),
+    ("docs/quickstart.md", "pip install backstay"),
+    ("docs/howto/deploy.md", "nginx"),
+}
 
 
-def named(page: Path) -> str:
-    return str(page.relative_to(ROOT))
+def pages_with(language: str) -> list[Path]:
+    return [page for page in PAGES if any(block.language == language for block in blocks(page))]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if _EXAMPLE.search(page.read_text())], ids=named)
+# --- what is run ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", pages_with("python"), ids=named)
 def test_every_example_of_a_page_runs_from_top_to_bottom(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
@@ -32,12 +62,165 @@ def test_every_example_of_a_page_runs_from_top_to_bottom(
     monkeypatch.setenv("BACKSTAY_AGENT", "scripted")  # whatever else is found on this machine
     space: dict[str, object] = {}
 
-    for example in _EXAMPLE.finditer(page.read_text()):
-        line = page.read_text()[: example.start()].count("\n") + 1
-        code = compile("\n" * line + example[1], named(page), "exec")
-        exec(code, space)  # the documentation is ours
+    for example in blocks(page):
+        if example.language == "python":
+            code = compile("\n" * example.line + example.text, named(page), "exec")
+            exec(code, space)  # the documentation is ours
 
     assert space
+
+
+@pytest.mark.parametrize("page", pages_with("sh"), ids=named)
+def test_every_command_of_a_page_does_what_it_is_there_for(
+    page: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    names = {"/var/lib/backstay": str(tmp_path)}
+    if "postgresql://localhost/backstay" in page.read_text():
+        names["postgresql://localhost/backstay"] = request.getfixturevalue("new_database")()
+    with Story(tmp_path, names) as story:
+        # Whoever reads how to do something has done something before.
+        if page.parent.name == "howto":
+            story.names["ses_01kb…"] = a_conversation(story.home)
+        for block in blocks(page):
+            if block.language == "toml":
+                story.put(block.file, block.text)
+            if block.language == "sh":
+                for command in filter(block.runs, block.commands):
+                    story.run(command)
+
+
+def a_conversation(home: Path) -> str:
+    with open_store(home / ".local" / "share" / "backstay" / "backstay.db") as store:
+        session = store.resolve(Address.chat("telegram", "dm", chat="42"), owner="local").session.id
+        store.record(session, [message.user("keep this"), message.assistant("I will.")], owner="local")
+    return session
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_block_is_run_or_looked_at_or_says_why_not(page: Path) -> None:
+    for block in blocks(page):
+        is_run = block.language in ("python", "sh") and not block.file
+        is_seen = _LOOKED_AT.get(block.language) == block.file or block.file in _FILES
+
+        assert is_run or is_seen, f"{block.place}: nobody knows what to do with {block.language!r} {block.file!r}"
+        assert block.language == "sh" or not block.left_out, f"{block.place}: the mark names commands"
+        spelled = {shlex.join(command.words) for command in block.commands} if block.language == "sh" else set()
+        assert set(block.left_out) <= spelled, f"{block.place}: the mark names what is not there"
+
+
+def test_what_is_not_run_is_known() -> None:
+    assert {(named(block.page), one) for page in PAGES for block in blocks(page) for one in left_out(block)} == NOT_RUN
+
+
+def left_out(block: Block) -> Iterator[str]:
+    if block.language == "sh":
+        yield from (shlex.join(command.words) for command in block.commands if not block.runs(command))
+    elif block.mark is not None:
+        yield block.language
+
+
+@pytest.mark.parametrize("words", sorted(words for _, words in NOT_RUN if words.startswith("make ")))
+def test_what_make_is_not_asked_to_do_it_could_do(words: str) -> None:
+    planned = subprocess.run([*shlex.split(words), "--dry-run"], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert planned.returncode == 0, planned.stderr
+
+
+def test_pictures_show_no_commands() -> None:
+    pictures = [block for page in PAGES for block in blocks(page) if block.language == "text"]
+
+    hidden = [
+        one.place for one in pictures if re.search(r"^ *(\$ |backstay |make |curl |pip )", one.text, re.MULTILINE)
+    ]
+
+    assert hidden == []
+
+
+# --- what is looked at ----------------------------------------------------------------------------------------------
+
+
+def the_file(name: str) -> str:
+    [text] = [block.text for page in PAGES for block in blocks(page) if block.file == name]
+    return text
+
+
+def test_the_service_that_is_shown_serves_and_stops(tmp_path: Path) -> None:
+    unit = configparser.ConfigParser(interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]  # as its documentation says
+    unit.read_string(the_file("backstay.service"))
+    service = unit["Service"]
+
+    names = {"/usr/local/bin/backstay": "backstay", f"/var/lib/{service['StateDirectory']}": str(tmp_path)}
+    with Story(tmp_path, names) as story:
+        story.run(Command(f"{service['Environment']} {service['ExecStart']}"))
+
+    assert signal.Signals[service["KillSignal"]] is signal.SIGTERM
+    # What is known to systemd, of which there is none here to ask.
+    known = {"ExecStart", "Environment", "StateDirectory", "User", "Restart", "KillSignal", "TimeoutStopSec"}
+    assert set(service) <= known
+    assert service["Restart"] in ("always", "on-failure")
+    assert float(service["TimeoutStopSec"]) > Settings().grace_seconds
+    assert dict(unit["Install"]) == {"WantedBy": "multi-user.target"}
+
+
+def test_the_file_of_settings_that_is_shown_has_settings_only() -> None:
+    assert set(tomllib.loads(the_file("backstay.toml"))) <= set(Settings.__struct_fields__)
+
+
+def test_the_settings_that_are_shown_to_postgresql_are_settings_of_it(postgres: Postgres) -> None:
+    shown = configparser.ConfigParser(inline_comment_prefixes="#")
+    shown.read_string(f"[all]\n{the_file('postgresql.conf')}")
+
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        for name, value in shown["all"].items():
+            # Not in force before somebody reloads: a server that is shared is not changed.
+            connection.execute(SQL("ALTER SYSTEM SET {} = {}").format(Identifier(name), value.strip("'")))
+            connection.execute(SQL("ALTER SYSTEM RESET {}").format(Identifier(name)))
+
+
+def test_the_proxy_that_is_shown_leads_to_the_server_and_is_patient() -> None:
+    [text] = [block.text for page in PAGES for block in blocks(page) if block.language == "nginx"]
+    told = dict(_DIRECTIVE.findall(text))
+
+    settings = Settings()
+    assert told["proxy_pass"] == f"http://{settings.host}:{settings.port}"
+    assert told["proxy_buffering"] == "off"
+    assert float(told["proxy_read_timeout"].removesuffix("s")) > settings.heartbeat_seconds
+    known = "location proxy_pass proxy_set_header proxy_http_version proxy_buffering proxy_read_timeout"
+    assert set(told) <= set(known.split())
+
+
+# --- what is mentioned ----------------------------------------------------------------------------------------------
+
+
+def mentions() -> Iterator[tuple[str, str]]:
+    """Every command that a page or a help text names in passing, and where."""
+    for page in PAGES:
+        if page.name != "CHANGELOG.md":  # which tells of what was
+            yield from ((named(page), " ".join(said.split())) for said in _SPOKEN.findall(page.read_text()))
+    for name, command in verbs().items():
+        examples = re.findall(r"^ +(?:.*\| |[A-Z_]+=\S* )?(backstay .*)$", command.epilog or "", re.MULTILINE)
+        yield from ((f"backstay {name} --help", example) for example in examples)
+
+
+@pytest.mark.parametrize(("where", "mention"), sorted(set(mentions())), ids=lambda text: text)
+def test_every_command_that_is_mentioned_exists_with_its_options(where: str, mention: str) -> None:
+    words = _words(mention)[1:]
+    name = " ".join(words[:2]) if " ".join(words[:2]) in verbs() else (words or [""])[0]
+    options = {word.partition("=")[0] for word in words if word.startswith("-") and word != "-"}
+
+    command = verbs().get(name) or commands.commands.get(name, commands)
+    assert command is not commands or name in ("", "COMMAND", "--help")
+    assert options <= {option for one in command.params for option in [*one.opts, *one.secondary_opts]} | {"--help"}
+
+
+def _words(mention: str) -> list[str]:
+    """As a shell would read it, up to where its output goes to another; a part of a quotation is read as it stands."""
+    alone = re.split(r"[|>&]", mention)[0]
+    return shlex.split(alone) if alone.count("'") % 2 == alone.count('"') % 2 == 0 else alone.split()
+
+
+# --- the reference, links and tests ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", REFERENCE)
