@@ -61,13 +61,17 @@ def _told() -> Iterator[str]:
 
 def verbs() -> dict[str, click.Command]:
     """Every command that does something, by what is typed for it."""
-    found: dict[str, click.Command] = {}
-    for name, command in commands.commands.items():
-        if isinstance(command, click.Group):
-            found |= {f"{name} {below}": one for below, one in command.commands.items()}
-        else:
-            found[name] = command
-    return found
+    return dict(_below(commands, ""))
+
+
+def _below(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
+    with click.Context(group) as context:
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            if isinstance(command, click.Group):
+                yield from _below(command, f"{path}{name} ")
+            elif command is not None:
+                yield f"{path}{name}", command
 
 
 def _arguments(command: click.Command) -> list[str]:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import backstay
+from backstay.runtime.app import open_app
 from tests.server.served import serving
 
 PROJECT = Path(__file__).parents[1]
@@ -91,6 +93,27 @@ def test_importing_backstay_loads_no_web_terminal_or_foreign_database_library(ho
 
     assert "backstay.store" in loaded
     assert loaded & (FOREIGN | {"backstay.cli", "backstay.testing"}) == set()
+
+
+def test_a_name_of_the_library_is_loaded_when_it_is_first_used(home: Path) -> None:
+    alone = set(witnessed("import backstay", "modules", home))
+    kept = set(witnessed("import backstay; backstay.open_store", "modules", home))
+    ran = set(witnessed("from backstay import open as opened", "modules", home))
+
+    heavy = {"asyncio", "backstay.runtime.app"}
+    assert alone & (heavy | {"msgspec", "backstay.store"}) == set()
+    assert (kept & heavy, "backstay.store" in kept) == (set(), True)
+    assert ran & heavy == heavy
+
+
+def test_every_name_of_the_library_is_there_and_no_other() -> None:
+    named = {name: getattr(backstay, name) for name in backstay.__all__}
+
+    assert named["open"] is open_app
+    assert set(backstay.__all__) | {"errors", "model", "runtime", "store"} <= set(dir(backstay))
+    assert [room.__name__ for room in (backstay.errors, backstay.runtime)] == ["backstay.errors", "backstay.runtime"]
+    with pytest.raises(AttributeError, match="no attribute 'opne'"):
+        getattr(backstay, "opne")  # noqa: B009  # a type checker would refuse it, as it should
 
 
 def test_importing_backstay_opens_no_socket_and_writes_no_file(home: Path) -> None:

@@ -2,28 +2,13 @@
 
 import os
 import sys
+from importlib import import_module
 from typing import NoReturn
 
 import click
 
 from backstay.cli import plain
-from backstay.cli.access import link, tokens
-from backstay.cli.agents import agents
-from backstay.cli.chatting import chat
-from backstay.cli.completion import completion
-from backstay.cli.doctor import doctor
 from backstay.cli.exits import Exit
-from backstay.cli.exporting import export, import_session
-from backstay.cli.filing import archive, delete, end, pin, rename, tag, unarchive, unpin
-from backstay.cli.following import follow
-from backstay.cli.history import edit, fork, redo, retry, undo
-from backstay.cli.keeping import backup, migrate, move, retain, vacuum
-from backstay.cli.lineage import lineage
-from backstay.cli.listing import list_sessions
-from backstay.cli.searching import search
-from backstay.cli.sending import send
-from backstay.cli.serving import config, serve
-from backstay.cli.showing import show
 from backstay.errors import BackstayError
 
 EXAMPLES = """\b
@@ -36,6 +21,45 @@ Examples:
 
 Exit statuses: 0 done, 1 error, 2 wrong usage; `send` and `doctor` have more, see their help.
 """
+
+# Each verb by its module and its name there. Only the one that is asked for is loaded: a list of sessions does not wait
+# for what runs agents.
+_VERBS = {
+    "serve": ("serving", "serve"),
+    "chat": ("chatting", "chat"),
+    "agents": ("agents", "agents"),
+    "send": ("sending", "send"),
+    "list": ("listing", "list_sessions"),
+    "show": ("showing", "show"),
+    "follow": ("following", "follow"),
+    "search": ("searching", "search"),
+    "lineage": ("lineage", "lineage"),
+    "undo": ("history", "undo"),
+    "redo": ("history", "redo"),
+    "retry": ("history", "retry"),
+    "edit": ("history", "edit"),
+    "fork": ("history", "fork"),
+    "rename": ("filing", "rename"),
+    "pin": ("filing", "pin"),
+    "unpin": ("filing", "unpin"),
+    "archive": ("filing", "archive"),
+    "unarchive": ("filing", "unarchive"),
+    "tag": ("filing", "tag"),
+    "end": ("filing", "end"),
+    "delete": ("filing", "delete"),
+    "export": ("exporting", "export"),
+    "import": ("exporting", "import_session"),
+    "backup": ("keeping", "backup"),
+    "vacuum": ("keeping", "vacuum"),
+    "retain": ("keeping", "retain"),
+    "migrate": ("keeping", "migrate"),
+    "move": ("keeping", "move"),
+    "doctor": ("doctor", "doctor"),
+    "tokens": ("access", "tokens"),
+    "link": ("access", "link"),
+    "completion": ("completion", "completion"),
+    "config": ("serving", "config"),
+}
 
 
 def main() -> None:
@@ -66,8 +90,11 @@ class Commands(click.Group):
     """The verbs; whoever stops reading what they write is left in peace."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which they are listed below, which puts together what belongs together."""
-        return list(self.commands)
+        """In the order of the table, which puts together what belongs together."""
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return _load(cmd_name) if cmd_name in _VERBS else None
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -76,6 +103,12 @@ class Commands(click.Group):
         except BrokenPipeError:
             _leave_quietly(ctx)
         return answer
+
+
+def _load(verb: str) -> click.Command:
+    module, name = _VERBS[verb]
+    command: click.Command = getattr(import_module(f"backstay.cli.{module}"), name)
+    return command
 
 
 def _leave_quietly(ctx: click.Context) -> NoReturn:
@@ -92,43 +125,4 @@ def _leave_quietly(ctx: click.Context) -> NoReturn:
 def commands(context: click.Context) -> None:
     """Durable sessions for AI agents. Without a command: serve them, and show the page."""
     if context.invoked_subcommand is None:
-        context.invoke(serve)
-
-
-for verb in (
-    serve,
-    chat,
-    agents,
-    send,
-    list_sessions,
-    show,
-    follow,
-    search,
-    lineage,
-    undo,
-    redo,
-    retry,
-    edit,
-    fork,
-    rename,
-    pin,
-    unpin,
-    archive,
-    unarchive,
-    tag,
-    end,
-    delete,
-    export,
-    import_session,
-    backup,
-    vacuum,
-    retain,
-    migrate,
-    move,
-    doctor,
-    tokens,
-    link,
-    completion,
-    config,
-):
-    commands.add_command(verb)
+        context.invoke(_load("serve"))
