@@ -1,19 +1,19 @@
-// A block of code: copied with a button, coloured once the highlighter is here.
-import { signal } from "../vendor/page.js";
-import { h, html, steady, useState } from "./html.js";
+// A block of code: copied with a button, coloured when it is whole and the browser has nothing better to do.
+import { h, html, steady, useEffect, useState } from "./html.js";
 import { Icon } from "./icon.js";
 
 const MOST = 20_000;
 const ALIASES = { sh: "bash", shell: "bash", zsh: "bash", js: "javascript", jsx: "javascript", ts: "typescript", tsx: "typescript", py: "python", html: "xml", yml: "yaml", rs: "rust" };
-const colours = signal(null);
+const PLAIN = { text: null, nodes: null };
 let fetching = null;
 
-function fetchColours() {
-  fetching ??= import("../vendor/colours.js").then((module) => (colours.value = module.default), () => {});
-}
-
-export const Code = steady(function Code({ text, language }) {
+export const Code = steady(function Code({ text, language, growing }) {
   const [copied, setCopied] = useState(false);
+  const [coloured, setColoured] = useState(PLAIN);
+  useEffect(() => {
+    if (growing || coloured.text === text) return undefined;
+    return inTurn(async () => setColoured({ text, nodes: await colouredNodes(text, language) }));
+  }, [text, language, growing]);
   const copy = async () => {
     await navigator.clipboard?.writeText(text).catch(() => {});
     setCopied(true);
@@ -24,22 +24,38 @@ export const Code = steady(function Code({ text, language }) {
       <span>${language || "text"}</span>
       <button type="button" class="quiet small" onClick=${copy}><${Icon} name=${copied ? "check" : "copy"} />${copied ? "Copied" : "Copy"}</button>
     </figcaption>
-    <pre tabindex="0" role="region" aria-label=${`Code, ${language || "text"}`}><code>${coloured(text, language)}</code></pre>
+    <pre tabindex="0" role="region" aria-label=${`Code, ${language || "text"}`}><code>${coloured.text === text ? (coloured.nodes ?? text) : text}</code></pre>
   </figure>`;
 });
 
-function coloured(text, told) {
+/** The text in colours; nothing if it is in no language that is known, or too long. */
+async function colouredNodes(text, told) {
   const language = ALIASES[told.toLowerCase()] ?? told.toLowerCase();
-  if (!language || text.length > MOST) return text;
-  if (!colours.value) {
-    fetchColours();
-    return text;
-  }
-  if (!colours.value.getLanguage(language)) return text;
-  return (colours.value.highlight(text, { language, ignoreIllegals: true })._emitter.root.children).map(spanOf);
+  if (!language || text.length > MOST) return null;
+  fetching ??= import("../vendor/colours.js").then((module) => module.default);
+  const colours = await fetching.catch(() => (fetching = null));
+  if (!colours?.getLanguage(language)) return null;
+  return colours.highlight(text, { language, ignoreIllegals: true })._emitter.root.children.map(spanOf);
 }
 
 /** A node of the highlighter's own tree; never its HTML. */
 const spanOf = (node) =>
   typeof node === "string" ? node : h("span", { class: `hl-${(node.scope ?? "").split(".")[0]}` }, node.children.map(spanOf));
 
+// --- one block at a time --------------------------------------------------------------------------------------------------
+
+const whenIdle = globalThis.requestIdleCallback ?? ((work) => setTimeout(work, 30));
+const line = [];
+
+/** Do something when the browser is idle and what stood in line before is done; what is returned takes it out again. */
+function inTurn(work) {
+  line.push(work);
+  if (line.length === 1) whenIdle(next, { timeout: 1000 });
+  return () => line.includes(work) && line.splice(line.indexOf(work), 1, () => {});
+}
+
+async function next() {
+  await line[0]();
+  line.shift();
+  if (line.length) whenIdle(next, { timeout: 1000 });
+}

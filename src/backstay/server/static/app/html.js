@@ -1,5 +1,5 @@
 // How views are written: htm templates that become Preact nodes. Nothing here, or anywhere, makes HTML from text.
-import { h, htm } from "../vendor/page.js";
+import { h, htm, useRef } from "../vendor/page.js";
 
 export { Fragment, h, render, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/page.js";
 export const html = htm.bind(h);
@@ -11,6 +11,20 @@ export function steady(View) {
     return h(View, props);
   }
   return Steady;
+}
+
+/** Makes the node of an item, or gives the one it made before if nothing about it is different: such a node is not even
+ *  compared with itself when its list is drawn again. */
+export function useNodes(View) {
+  const made = useRef(null);
+  made.current ??= new WeakMap();
+  return (item, key, props) => {
+    const before = made.current.get(item);
+    if (before && before.key === key && !different(before.props, props)) return before;
+    const node = h(View, { key, ...props });
+    made.current.set(item, node);
+    return node;
+  };
 }
 
 function different(one, other) {

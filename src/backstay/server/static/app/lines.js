@@ -48,6 +48,7 @@ export function rowsOf(lines, filter, now) {
 }
 
 const DAY = 86_400_000;
+const MONTH = new Intl.DateTimeFormat(undefined, { month: "long", year: "numeric" });
 
 function spanOf(at, now) {
   const today = new Date(now).setHours(0, 0, 0, 0);
@@ -55,7 +56,7 @@ function spanOf(at, now) {
   if (at >= today - DAY) return "Yesterday";
   if (at >= today - 7 * DAY) return "Last 7 days";
   if (at >= today - 30 * DAY) return "Last 30 days";
-  return new Date(at).toLocaleDateString(undefined, { month: "long", year: "numeric" });
+  return MONTH.format(at);
 }
 
 /** What a session is called in a list. */

@@ -4,7 +4,7 @@ import { html, render } from "./html.js";
 import "./keys.js";
 import { nameOf } from "./lines.js";
 import { connection, rest, wake } from "./link.js";
-import { enter, line, story } from "./room.js";
+import { enter, line, running, story } from "./room.js";
 import { route } from "./route.js";
 import { about, learn } from "./server.js";
 import { loaded, more } from "./shelf.js";
@@ -27,7 +27,7 @@ effect(() => {
 
 effect(() => {
   const name = line.value ? nameOf(line.value) : "Backstay";
-  const sign = connection.value.state === "lost" ? "⚠ " : story.value?.running ? "… " : "";
+  const sign = connection.value.state === "lost" ? "⚠ " : running.value ? "… " : "";
   document.title = sign + name + (line.value ? " · Backstay" : "");
 });
 

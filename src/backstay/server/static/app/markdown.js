@@ -8,6 +8,7 @@ const parser = new MarkdownIt({ html: false, linkify: true, breaks: true });
 const ELEMENTS = new Set(
   "p h1 h2 h3 h4 h5 h6 ul ol li blockquote strong em s table thead tbody tr th td hr br".split(" "),
 );
+const LISTS = new Set(["bullet_list_open", "ordered_list_open"]);
 const EXPLAINS = /^ {0,3}\[[^\]]+\]:/m;
 const NOTHING = { until: 0, blocks: null, text: "" };
 const SAFE_LINK = /^(?:https?:|mailto:)/i;
@@ -24,13 +25,32 @@ export const Markdown = steady(function Markdown({ text, live = false }) {
   for (const { tokens } of tail.slice(0, -1)) kept.blocks.push(h(Block, { key: kept.blocks.length, tokens }));
   kept.until += last?.start ?? 0;
   kept.text = text.slice(0, kept.until);
-  const end = last && h(Block, { key: kept.blocks.length, tokens: last.tokens });
+  const end = last && h(Block, { key: kept.blocks.length, tokens: last.tokens, growing: live });
   return html`<div class="markdown">${kept.blocks}${end}</div>`;
 });
 
-const Block = steady(function Block({ tokens }) {
-  return nodesOf(tokens);
+const Block = steady(function Block({ tokens, growing = false }) {
+  return LISTS.has(tokens[0].type) ? listOf(tokens, growing) : nodesOf(tokens, growing);
 });
+
+/** A list can be as long as an answer: while it grows, an item that reads as before is not drawn again. */
+function listOf(tokens, growing) {
+  const items = [];
+  let depth = 0;
+  for (const token of tokens.slice(1, -1)) {
+    if (depth === 0) items.push([]);
+    items.at(-1).push(token);
+    depth += token.nesting;
+  }
+  // Whether its items are paragraphs is decided by the list as a whole.
+  const node = (item, key) => h(Item, { key, tokens: item, growing, source: `${item[1]?.hidden} ${item[0].meta}` });
+  return element(tokens[0], items.map(node));
+}
+
+function Item({ tokens, growing }) {
+  this.shouldComponentUpdate = (next) => next.source !== this.props.source || next.growing !== this.props.growing;
+  return nodesOf(tokens, growing);
+}
 
 /** The top-level blocks of a text, and where in it each begins. */
 function blocksOf(text) {
@@ -40,6 +60,7 @@ function blocksOf(text) {
   let depth = 0;
   for (const token of parser.parse(text, {})) {
     if (depth === 0) blocks.push({ start: starts[token.map?.[0] ?? 0] ?? 0, tokens: [] });
+    if (depth === 1 && token.type === "list_item_open") token.meta = text.slice(starts[token.map[0]], starts[token.map[1]]);
     blocks.at(-1).tokens.push(token);
     depth += token.nesting;
   }
@@ -47,14 +68,14 @@ function blocksOf(text) {
 }
 
 /** Nodes for tokens, nested as they are. */
-function nodesOf(tokens) {
+function nodesOf(tokens, growing) {
   const open = [{ opening: null, children: [] }];
   for (const token of tokens) {
     if (token.nesting === 1) open.push({ opening: token, children: [] });
     else if (token.nesting === -1 && open.length > 1) {
       const { opening, children } = open.pop();
       open.at(-1).children.push(element(opening, children));
-    } else open.at(-1).children.push(leaf(token));
+    } else open.at(-1).children.push(leaf(token, growing));
   }
   return open[0].children;
 }
@@ -70,13 +91,13 @@ function element(token, children) {
 
 const wide = (table) => h("div", { class: "table", tabindex: 0, role: "region", "aria-label": "Table" }, table);
 
-function leaf(token) {
+function leaf(token, growing) {
   switch (token.type) {
     case "inline":
       return nodesOf(token.children);
     case "fence":
     case "code_block":
-      return h(Code, { text: token.content, language: token.info.trim().split(/\s+/)[0] ?? "" });
+      return h(Code, { text: token.content, language: token.info.trim().split(/\s+/)[0] ?? "", growing });
     case "code_inline":
       return h("code", null, token.content);
     case "image":

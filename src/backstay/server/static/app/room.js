@@ -1,6 +1,8 @@
-// The room: the session that is open. Its story changes by `reduce` alone; frames are gathered until the next picture.
+// The room: the session that is open. Its story changes by `reduce` alone; frames are gathered until the next picture,
+// which takes a helping of them.
 import { batch, computed, signal } from "../vendor/page.js";
 import { get, put } from "./api.js";
+import { countOf, piecesOf, sizeAfter } from "./helping.js";
 import { connection, follow } from "./link.js";
 import { open, prepend, reduce } from "./reduce.js";
 import { hearLine, lines, noteRead } from "./shelf.js";
@@ -17,7 +19,17 @@ export const target = signal(null);
 export const recovery = signal(null);
 export const line = computed(() => (current.value ? lines.value.byId.get(current.value) : null));
 
+// What changes seldom in a story: who draws only this is left alone while an answer grows.
+const NOBODY = [];
+export const running = computed(() => story.value?.running ?? null);
+export const waiting = computed(() => story.value?.waiting ?? NOBODY);
+export const cancelling = computed(() => Boolean(story.value?.cancelling));
+export const closed = computed(() => Boolean(story.value?.closed));
+export const opened = computed(() => story.value?.session ?? null);
+export const empty = computed(() => !story.value?.entries.length && !waiting.value.length && !past.value);
+
 let pending = [];
+let helping = 512;
 let drawing = 0;
 let opening = 0;
 let lostAt = null;
@@ -25,6 +37,7 @@ let lostAt = null;
 /** Open a session, or none; with a message to show, the page of it that has the message. `afresh`: see `follow`. */
 export async function enter(id, message = null, { afresh = false } = {}) {
   const visit = (opening += 1);
+  if (reading) tellRead();
   pending = [];
   lostAt = null;
   batch(() => {
@@ -60,7 +73,7 @@ async function renew() {
 
 function hear(kind, data) {
   if (kind === "listed" || kind === "unlisted" || data.feed) return hearLine(kind, data);
-  if (kind === "story") pending.push(data);
+  if (kind === "story") pending.push(...piecesOf(data));
   // What was seen is folded, or lost: what follows is told from somewhere else.
   else pending.push({ session: data.session, last: Infinity, body: { kind: "gap" } });
   soon();
@@ -75,14 +88,19 @@ function draw() {
   if (!story.value || story.value.stale) return;
   const events = pending.filter((event) => event.session === current.value);
   if (events.some((event) => event.body.kind === "gap")) return enter(current.value, null, { afresh: true });
-  const next = events.reduce(reduce, story.value);
+  const began = performance.now();
+  const count = document.hidden ? events.length : countOf(events, helping);
+  const next = events.slice(0, count).reduce(reduce, story.value);
   if (next.stale) {
     // What is shown stays, and what is told waits, until a chapter says how it is.
     story.value = { ...story.value, stale: true };
     return renew();
   }
-  pending = [];
+  pending = events.slice(count);
   story.value = next;
+  // The views are drawn in a microtask that was asked for just now.
+  queueMicrotask(() => (helping = sizeAfter(helping, performance.now() - began)));
+  if (pending.length) return soon();
   markRead();
   recovered();
 }
@@ -134,18 +152,27 @@ const asItWas = (chapter) => ({
 });
 
 let reading = 0;
+document.addEventListener("visibilitychange", () => story.value && markRead());
+
 function markRead() {
-  const { session, number } = story.value;
-  if (document.hidden) return;
-  noteRead(session, number);
   clearTimeout(reading);
-  reading = setTimeout(() => put(`/api/sessions/${session}/read`, { number }).catch(() => {}), 600);
+  if (!document.hidden) reading = setTimeout(tellRead, 600);
+}
+
+/** Say that what is shown was read. */
+function tellRead() {
+  const { session, number } = story.value ?? {};
+  clearTimeout(reading);
+  reading = 0;
+  if (!session || document.hidden) return;
+  noteRead(session, Math.floor(number));
+  put(`/api/sessions/${session}/read`, { number: Math.floor(number) }).catch(() => {});
 }
 
 // --- what happened while nobody could tell us ---------------------------------------------------------------------------
 
 connection.subscribe(({ state }) => {
-  if (state === "lost" && story.value && lostAt === null) lostAt = { number: story.value.number, head: Infinity };
+  if (state === "lost" && story.value && lostAt === null) lostAt = { number: Math.floor(story.value.number), head: Infinity };
   if (state === "live" && lostAt) measure(lostAt);
 });
 
@@ -163,5 +190,5 @@ function recovered() {
   lostAt = null;
   const cut = story.value.entries.filter((entry) => entry.outcome?.type === "interrupted").at(-1);
   const fresh = cut && cut === story.value.entries.at(-1);
-  recovery.value = { steps: story.value.number - number, cut: fresh ? cut.turn : null, at: Date.now() };
+  recovery.value = { steps: Math.floor(story.value.number) - number, cut: fresh ? cut.turn : null, at: Date.now() };
 }

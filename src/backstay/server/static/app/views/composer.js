@@ -5,7 +5,7 @@ import { draftOf, fetchDraft, sent, write } from "../draft.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { Icon } from "../icon.js";
 import { tell } from "../notices.js";
-import { current, story } from "../room.js";
+import { cancelling, closed as shut, current, running } from "../room.js";
 import { about } from "../server.js";
 import { attach, drop, files, partsOf } from "../uploads.js";
 import { size } from "../words.js";
@@ -26,8 +26,8 @@ export function Composer({ onEditLast }) {
   const [agent, setAgent] = useState("");
   const [sending, setSending] = useState("");
   const [picked, setPicked] = useState(0);
-  const busy = Boolean(story.value?.running);
-  const closed = Boolean(story.value?.closed);
+  const busy = Boolean(running.value);
+  const closed = shut.value;
   const offered = suggested(text);
   useEffect(() => {
     if (session) fetchDraft(session);
@@ -102,7 +102,7 @@ export function Composer({ onEditLast }) {
         ${busy && html`<div class="ways" role="radiogroup" aria-label="While it answers">${WAYS.map(([value, name, what]) => html`
           <label key=${value} title=${what} class=${way === value ? "on" : ""}><input type="radio" name="way" value=${value} checked=${way === value} onChange=${() => setWay(value)} />${name}</label>`)}</div>`}
         <span class="grow dim sending" role="status">${sending}</span>
-        ${busy && html`<button type="button" class="round" aria-label="Stop the answer" title="Stop the answer (Esc)" disabled=${story.value.cancelling} onClick=${stop}><${Icon} name="stop" /></button>`}
+        ${busy && html`<button type="button" class="round" aria-label="Stop the answer" title="Stop the answer (Esc)" disabled=${cancelling.value} onClick=${stop}><${Icon} name="stop" /></button>`}
         <button type="button" class="round primary" aria-label="Send" title="Send (Enter)" disabled=${closed || Boolean(sending) || (!text.trim() && !files.value.length)} onClick=${send}><${Icon} name="send" /></button>
       </div>
     </div>

@@ -1,5 +1,5 @@
 // The conversation: the turns of the open session, its newest words in view unless the reader looks elsewhere.
-import { html, useEffect, useMemo, useState } from "../html.js";
+import { html, useEffect, useMemo, useNodes, useState } from "../html.js";
 import { Icon } from "../icon.js";
 import { above, older, past, story, target } from "../room.js";
 import { useTail } from "../scroll.js";
@@ -14,17 +14,24 @@ export function Conversation() {
   const idle = !running && !waiting.length && !shown.closed;
   const more = Boolean(above(top));
   useEffect(() => setEditing(null), [shown.session]);
-  useEffect(() => bringIntoView(box.current, target.value, leave), [target.value, shown]);
+  useEffect(() => bringIntoView(box.current, target.value, leave), [target.value, target.value && shown]);
   useEffect(() => {
     if (more && box.current.scrollHeight <= box.current.clientHeight) older();
   }, [topKey]);
   const settled = useSettled(entries);
+  const turnOf = useNodes(Turn);
+  const frozen = Boolean(past.value);
   return html`<div class="scroller" ref=${box} tabindex="0" role="region" aria-label="Conversation">
     <div class="talk">
       ${more ? html`<p class="earlier dim">Earlier messages load as you scroll up…</p>` : html`<p class="earlier dim">The beginning of this session</p>`}
-      ${entries.map((entry, key) => html`<${Turn}
-        key=${entry.turn ?? `m${key}`} entry=${entry} frozen=${Boolean(past.value)}
-        last=${key === entries.length - 1} idle=${idle && key === entries.length - 1} editing=${entry.input && editing === entry.input.id} onEdit=${setEditing} />`)}
+      ${entries.map((entry, place) => turnOf(entry, entry.turn ?? `m${place}`, {
+        entry,
+        frozen,
+        last: place === entries.length - 1,
+        idle: idle && place === entries.length - 1,
+        editing: Boolean(entry.input) && editing === entry.input.id,
+        onEdit: setEditing,
+      }))}
       ${shown.closed && html`<p class="closed dim">This session is ${shown.closed}. It stays readable.</p>`}
     </div>
     ${away && html`<button type="button" class="latest" onClick=${toEnd}><${Icon} name="down" /> Jump to latest</button>`}

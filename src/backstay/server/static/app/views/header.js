@@ -4,7 +4,7 @@ import { html, useEffect, useRef, useState } from "../html.js";
 import { Icon } from "../icon.js";
 import { nameOf } from "../lines.js";
 import { connection } from "../link.js";
-import { line, past, story } from "../room.js";
+import { line, past, running, waiting } from "../room.js";
 import { go, route } from "../route.js";
 import { sheet, sidebar } from "../sheet.js";
 
@@ -53,7 +53,7 @@ function Title({ session }) {
 function Menu({ session }) {
   const box = useRef(null);
   const [shown, setShown] = useState(false);
-  const idle = !story.value?.running && !story.value?.waiting.length && !past.value;
+  const idle = !running.value && !waiting.value.length && !past.value;
   useEffect(() => {
     if (!shown) return undefined;
     const away = (event) => !box.current.contains(event.target) && setShown(false);

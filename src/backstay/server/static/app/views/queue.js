@@ -3,10 +3,10 @@ import { reorder, rewrite, withdraw } from "../actions.js";
 import { html, useState } from "../html.js";
 import { Icon } from "../icon.js";
 import { textOf } from "../reduce.js";
-import { story } from "../room.js";
+import { waiting as inbox } from "../room.js";
 
 export function Queue() {
-  const waiting = story.value?.waiting ?? [];
+  const waiting = inbox.value;
   if (!waiting.length) return null;
   const move = (place, by) => {
     const ids = waiting.map(({ id }) => id);

@@ -2,7 +2,7 @@
 import { html, useState } from "../html.js";
 import { Icon } from "../icon.js";
 import { dismiss, notices } from "../notices.js";
-import { current, line, past, story, trouble } from "../room.js";
+import { current, empty, line, opened, past, trouble } from "../room.js";
 import { route } from "../route.js";
 import { sheet, sidebar } from "../sheet.js";
 import { Banners } from "./banner.js";
@@ -35,11 +35,10 @@ function Room() {
   const [nudge, setNudge] = useState(0);
   if (trouble.value) return html`<${Trouble} error=${trouble.value} />`;
   if (!current.value) return html`<div class="scroller"><${Welcome} /></div>`;
-  if (!story.value) return html`<div class="scroller"><p class="dim loading" role="status">Opening…</p></div>`;
+  if (!opened.value) return html`<div class="scroller"><p class="dim loading" role="status">Opening…</p></div>`;
   if (route.value.view === "lineage" && line.value) return html`<div class="scroller"><${Lineage} /></div>`;
-  const empty = !story.value.entries.length && !story.value.waiting.length && !past.value;
   const editLast = () => (document.querySelector(".turn:last-of-type [aria-label^=Edit]")?.click(), setNudge(nudge + 1));
-  return html`${empty ? html`<div class="scroller"><${Welcome} /></div>` : html`<${Conversation} key=${story.value.session + (past.value?.window ?? "")} />`}
+  return html`${empty.value ? html`<div class="scroller"><${Welcome} /></div>` : html`<${Conversation} key=${opened.value + (past.value?.window ?? "")} />`}
     ${!past.value && html`<${Composer} onEditLast=${editLast} />`}`;
 }
 

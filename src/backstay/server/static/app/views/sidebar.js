@@ -1,6 +1,6 @@
 // The sidebar: sessions by day, newest first. However many there are, only those in view are drawn.
 import { create } from "../actions.js";
-import { html, steady, useEffect, useRef, useState } from "../html.js";
+import { html, steady, useEffect, useMemo, useRef, useState } from "../html.js";
 import { Icon } from "../icon.js";
 import { nameOf, rowsOf } from "../lines.js";
 import { attempt } from "../notices.js";
@@ -52,7 +52,8 @@ function Filters() {
 function List() {
   const box = useRef(null);
   const [view, setView] = useState({ top: 0, height: 800 });
-  const rows = rowsOf(lines.value, filter.value, Date.now());
+  const today = new Date().setHours(0, 0, 0, 0);
+  const rows = useMemo(() => rowsOf(lines.value, filter.value, today), [lines.value, filter.value, today]);
   const tops = topsOf(rows);
   const whole = tops.at(-1);
   useEffect(() => {

@@ -1,6 +1,6 @@
 // A turn in the conversation: what was asked, what happened, how it ended, and what can be done about it.
 import { edit, fork, resume, retry, undo } from "../actions.js";
-import { html, steady, useEffect, useRef, useState } from "../html.js";
+import { html, steady, useEffect, useNodes, useRef, useState } from "../html.js";
 import { Icon } from "../icon.js";
 import { textOf } from "../reduce.js";
 import { isScripted } from "../server.js";
@@ -10,6 +10,7 @@ import { Step } from "./steps.js";
 
 /** `idle` is for the last turn alone: all the others are not drawn again when an answer begins or ends. */
 export const Turn = steady(function Turn({ entry, last, idle, frozen, editing, onEdit }) {
+  const stepOf = useNodes(Step);
   if (entry.summary !== null) return html`<${Summary} text=${entry.summary} />`;
   const live = entry.state === "running";
   const answered = entry.steps.length > 0 || live;
@@ -20,7 +21,7 @@ export const Turn = steady(function Turn({ entry, last, idle, frozen, editing, o
         ${isScripted(entry.agent) && html`<span class="badge" title="No model is connected: the answers follow a script.">scripted</span>`}
         ${entry.startedAt && html`<time datetime=${new Date(entry.startedAt).toISOString()}>${clock(entry.startedAt)}</time>`}
       </header>
-      ${entry.steps.map((step, key) => html`<${Step} key=${key} step=${step} turn=${entry.turn} ended=${!live} live=${live && key === entry.steps.length - 1} />`)}
+      ${entry.steps.map((step, place) => stepOf(step, place, { step, turn: entry.turn, ended: !live, live: live && place === entry.steps.length - 1 }))}
       ${live && html`<span class="typing" aria-hidden="true"><i></i><i></i><i></i></span>`}
     </div>`}
     <${Ending} entry=${entry} last=${last} idle=${idle} frozen=${frozen} />
