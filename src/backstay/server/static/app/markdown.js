@@ -5,12 +5,23 @@ import { h, html, steady, useRef } from "./html.js";
 
 const parser = new MarkdownIt({ html: false, linkify: true, breaks: true });
 
+// Of a long block that grows, only the lines that read differently are read again. A name in brackets may be explained
+// anywhere, so lines with one always are.
+parser.core.ruler.at("inline", ({ tokens, md, env }) => {
+  for (const token of tokens.filter(({ type }) => type === "inline")) {
+    const known = env.known.get(token.content);
+    if (known) token.children = known;
+    else md.inline.parse(token.content, md, env, token.children);
+    if (!token.content.includes("[")) env.read.set(token.content, token.children);
+  }
+});
+
 const ELEMENTS = new Set(
   "p h1 h2 h3 h4 h5 h6 ul ol li blockquote strong em s table thead tbody tr th td hr br".split(" "),
 );
 const LISTS = new Set(["bullet_list_open", "ordered_list_open"]);
 const EXPLAINS = /^ {0,3}\[[^\]]+\]:/m;
-const NOTHING = { until: 0, blocks: null, text: "" };
+const NOTHING = { until: 0, blocks: null, text: "", lines: new Map() };
 const SAFE_LINK = /^(?:https?:|mailto:)/i;
 
 /** Words as they are written, or as they arrive. Of a text that still grows, finished blocks are never drawn again. */
@@ -18,9 +29,10 @@ export const Markdown = steady(function Markdown({ text, live = false }) {
   const frozen = useRef(NOTHING);
   // A name for a link may be explained at the very end: then, and only then, an ended text is drawn anew as a whole.
   const goesOn = text.startsWith(frozen.current.text) && (live || !EXPLAINS.test(text));
-  if (!goesOn || !frozen.current.blocks) frozen.current = { until: 0, blocks: [], text: "" };
+  if (!goesOn || !frozen.current.blocks) frozen.current = { ...NOTHING, blocks: [] };
   const kept = frozen.current;
-  const tail = blocksOf(text.slice(kept.until));
+  const { blocks: tail, lines } = blocksOf(text.slice(kept.until), kept.lines);
+  kept.lines = lines;
   const last = tail.at(-1);
   for (const { tokens } of tail.slice(0, -1)) kept.blocks.push(h(Block, { key: kept.blocks.length, tokens }));
   kept.until += last?.start ?? 0;
@@ -52,19 +64,20 @@ function Item({ tokens, growing }) {
   return nodesOf(tokens, growing);
 }
 
-/** The top-level blocks of a text, and where in it each begins. */
-function blocksOf(text) {
+/** The top-level blocks of a text, where in it each begins, and its lines as they were read; `known` were read before. */
+function blocksOf(text, known) {
+  const env = { known, read: new Map() };
   const starts = [0];
   for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) starts.push(at + 1);
   const blocks = [];
   let depth = 0;
-  for (const token of parser.parse(text, {})) {
+  for (const token of parser.parse(text, env)) {
     if (depth === 0) blocks.push({ start: starts[token.map?.[0] ?? 0] ?? 0, tokens: [] });
     if (depth === 1 && token.type === "list_item_open") token.meta = text.slice(starts[token.map[0]], starts[token.map[1]]);
     blocks.at(-1).tokens.push(token);
     depth += token.nesting;
   }
-  return blocks;
+  return { blocks, lines: env.read };
 }
 
 /** Nodes for tokens, nested as they are. */
