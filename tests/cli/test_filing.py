@@ -6,7 +6,10 @@ import pytest
 
 from backstay import Address, open_store
 from backstay.model import message
+from backstay.model.content import ToolCall, ToolResult
+from backstay.model.turn import Interrupted
 from backstay.store import Store
+from backstay.testing import ManualClock
 from tests.cli.command import Tell, on_terminal
 from tests.databases import Place
 
@@ -115,6 +118,23 @@ def test_a_conversation_is_shown_with_all_that_was_said(told: Tell, place: Place
     assert [line.strip() for line in last.lines if line.startswith("  ")] == ["three", "re: three"]
     assert "4 not shown" in last.out
     assert [one["role"] for one in told("show", session, "--json").json["messages"]] == ["user", "assistant"] * 3
+
+
+def test_a_tool_is_shown_with_how_long_it_took(told: Tell, place: Place) -> None:
+    clock = ManualClock()
+    with open_store(place, clock=clock) as store:
+        session = store.create(owner=ME).id
+        proof = store.submit(session, "look", owner=ME, agent="elsewhere", start=True).opened
+        assert proof is not None
+        proof = store.checkpoint(proof, [ToolCall("c1", "look"), ToolCall("c2", "pay")]).open
+        clock.advance(1.25)
+        store.finish(proof, Interrupted(), bodies=[ToolResult("c1", "seen")])
+
+    said = [line.strip() for line in told("show", session).lines if line.startswith("  ")]
+    calls = told("show", session, "--json").json["calls"]
+
+    assert said == ["look", "→ look {}", "→ pay {}", "← seen  (1.2 s)"]
+    assert [call["ended_at"] and call["ended_at"] - call["started_at"] for call in calls] == [1250, None]
 
 
 def test_an_older_window_is_shown_by_its_number(told: Tell, place: Place) -> None:

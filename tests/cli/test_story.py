@@ -10,6 +10,7 @@ from backstay.cli.chat.story import Block, Note, Person, Row, Story, Thinking, W
 from backstay.cli.chat.wordstream import LONGEST, WordStream
 from backstay.model.content import Text, ToolCall, ToolResult
 from backstay.model.event import (
+    ApprovalDecided,
     Event,
     EventBody,
     SessionRenamed,
@@ -213,3 +214,17 @@ def test_nothing_that_is_said_becomes_a_control_sequence(pieces: list[str], colu
 
     # Paint for something that is no terminal draws no colours: whatever is left to steer one was said.
     assert not any((letter < " " and letter != "\n") or "\x7f" <= letter < "\xa0" for letter in plain)
+
+
+def test_a_tool_that_asks_takes_as_long_as_it_runs_and_not_as_long_as_the_person_thinks() -> None:
+    asking = ToolCall("c1", "mail", approval=True)
+    allowed, refused = (
+        told(ToolCalled(asking, "k"), SessionRenamed("Tea", "agent"), ApprovalDecided("c1", approved), returned)[0][-1]
+        for approved in (True, False)
+        for returned in [ToolReturned(ToolResult("c1", "ok"))]
+    )
+
+    assert isinstance(allowed, Row)
+    assert allowed.ms == 1_000
+    assert isinstance(refused, Row)
+    assert refused.ms is None

@@ -1,14 +1,19 @@
 """Stories recorded from a real server: everything that can happen in a session, with a chapter read at many moments."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import httpx2
 
+from backstay.model.content import Body, Custom, Text, Thought, ToolCall, ToolResult
+from backstay.model.ids import SessionId
+from backstay.model.turn import Completed, Interrupted
+from backstay.store import open_store
 from tests.server.house import House
 from tests.server.talking import accepted, log_of, new_session, until, until_said
 
 JsonObject = dict[str, Any]
+ME = "local"
 
 
 class Recording:
@@ -16,7 +21,8 @@ class Recording:
 
     def __init__(self, house: House, client: httpx2.Client) -> None:
         self._house, self.client = house, client
-        self.session = new_session(client)
+        self.session = SessionId(new_session(client))
+        self.database = house.settings.db
         self.chapters: list[JsonObject] = []
         self.look()
 
@@ -122,4 +128,60 @@ def a_rewritten_talk(recording: Recording) -> JsonObject:
     return recording.told("a rewritten talk")
 
 
-STORIES = (a_plain_talk, a_crowded_talk, a_rewritten_talk)
+def a_juggled_talk(recording: Recording) -> JsonObject:
+    """Several tools at once, begun and ended in another order, and steering while they run."""
+    with open_store(recording.database) as store:
+        proof = store.submit(recording.session, "juggle", owner=ME, agent="elsewhere", start=True).opened
+        assert proof is not None
+        steps: tuple[tuple[str, Sequence[Body]], ...] = (
+            ("", [Text("Three balls. "), ToolCall("c1", "throw"), ToolCall("c2", "throw", {"how": "high"})]),
+            ("a fourth", []),
+            ("", [ToolResult("c1", "caught")]),
+            ("", [Text("Meanwhile. "), ToolCall("c3", "throw")]),
+            ("a fifth", [Thought("hm")]),
+            ("", [ToolResult("c2", "dropped", error=True)]),
+            ("", [Custom("applause", {"hands": 2})]),
+            ("", [ToolResult("c3", "caught"), Text("All of them. ")]),
+            ("and bow", [Text("Thank you. "), ToolCall("c4", "bow", client=True)]),
+        )
+        for steering, bodies in steps:
+            if steering:
+                store.steer(recording.session, steering, owner=ME)
+                recording.look()
+            proof = store.checkpoint(proof, bodies, take_steering=True).open
+            recording.look()
+        store.finish(proof, Completed())
+    return recording.told("a juggled talk")
+
+
+def a_resumed_talk(recording: Recording) -> JsonObject:
+    """A turn that is interrupted with calls of every kind, goes on, and makes them again."""
+    asking = ToolCall("c3", "mail", {"to": "kit"}, approval=True)
+    with open_store(recording.database) as store:
+        proof = store.submit(recording.session, "go", owner=ME, agent="elsewhere", start=True).opened
+        assert proof is not None
+        calls: list[Body] = [
+            ToolCall("c1", "look"),
+            ToolCall("c2", "pay"),
+            asking,
+            ToolCall("c4", "look"),
+            ToolResult("c1", "seen"),
+        ]
+        proof = store.checkpoint(proof, calls).open
+        recording.look()
+        store.finish(proof, Interrupted("its process is gone"))
+        recording.look()
+        store.approve(proof.id, "c3", owner=ME)
+        recording.look()
+        proof = store.resume(proof.id, owner=ME)
+        recording.look()
+        for place, call in ((1, ToolCall("c1", "pay")), (2, asking)):
+            proof = store.checkpoint(proof, [call], repeats={call.id: place}).open
+            recording.look()
+            proof = store.checkpoint(proof, [ToolResult(call.id, "done")]).open
+            recording.look()
+        store.finish(proof, Completed(), bodies=[Text("All done.")])
+    return recording.told("a resumed talk")
+
+
+STORIES = (a_plain_talk, a_crowded_talk, a_rewritten_talk, a_juggled_talk, a_resumed_talk)

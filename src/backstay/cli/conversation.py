@@ -1,16 +1,21 @@
 """A conversation as lines of text: who said what, which tools ran, and what came of it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
 import msgspec
 
-from backstay.cli import plain
+from backstay.cli import plain, screen
 from backstay.model.content import Attachment, Custom, Json, Part, Text, Thought, ToolCall, ToolResult
+from backstay.model.ids import TurnId
 from backstay.model.message import Message
+from backstay.model.turn import Call
 
 SPEAKERS = {"user": "you", "assistant": "agent", "tool": "tool", "system": "system", "summary": "summary"}
 _LONG = 2_000
+
+# How many milliseconds a call of a turn took.
+Durations = Mapping[tuple[TurnId | None, str], int]
 
 
 def speaker(message: Message) -> str:
@@ -18,10 +23,21 @@ def speaker(message: Message) -> str:
     return SPEAKERS[message.role] + (" (cut off)" if message.partial else "")
 
 
-def spoken(message: Message, *, whole: bool = False) -> Iterator[str]:
+def durations(calls: Iterable[Call]) -> Durations:
+    """How long each of these calls took, where that is known."""
+    return {
+        (call.turn, call.call): max(0, call.ended_at - call.started_at)
+        for call in calls
+        if call.started_at is not None and call.ended_at is not None
+    }
+
+
+def spoken(message: Message, took: Durations, *, whole: bool = False) -> Iterator[str]:
     """The lines of a message, harmless to any terminal; what tools gave is cut unless the `whole` is wanted."""
     for part in message.parts:
-        yield from plain.lines(said(part, whole=whole)).splitlines() or [""]
+        ms = took.get((message.turn, part.id)) if isinstance(part, ToolResult) else None
+        after = "" if ms is None else f"  ({screen.span(ms)})"
+        yield from plain.lines(said(part, whole=whole) + after).splitlines() or [""]
 
 
 def said(part: Part, *, whole: bool = False) -> str:

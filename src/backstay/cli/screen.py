@@ -118,6 +118,11 @@ def progress() -> Iterator[Tell]:
         yield tell
 
 
+def span(milliseconds: int) -> str:
+    """How long something took."""
+    return f"{milliseconds} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"
+
+
 def moment(milliseconds: int | None) -> str:
     """A time as people here write it."""
     if milliseconds is None:

@@ -1,13 +1,20 @@
 """`backstay show`: a session's conversation, as the agent would read it."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
 import click
 
 from backstay.cli import conversation, screen
 from backstay.cli.listing import state_of
 from backstay.cli.naming import SESSION, find, window_of
 from backstay.cli.options import Ask, asks
+from backstay.errors import NotFound
+from backstay.model.content import ToolCall
 from backstay.model.message import Message, MessagePage
 from backstay.model.session import Session
+from backstay.model.turn import Call
+from backstay.store import Store
 
 EXAMPLES = """\b
 Examples:
@@ -34,6 +41,7 @@ def show(ask: Ask, *, session: str, window: str | None, last: int | None, whole:
         found = find(store, session, ask.owner)
         here = None if window is None else window_of(store, found, window)
         page = store.messages(found.id, owner=ask.owner, window=here, last=last)
+        calls = tuple(_calls(store, page.messages, ask.owner))
         addresses = store.addresses(found.id, owner=ask.owner)
     if ask.json:
         screen.say_json(
@@ -43,12 +51,23 @@ def show(ask: Ask, *, session: str, window: str | None, last: int | None, whole:
                 "window": page.window,
                 "length": page.length,
                 "messages": page.messages,
+                "calls": calls,
             }
         )
         return
     _head(found, page, addresses)
+    took = conversation.durations(calls)
     for message in page.messages:
-        _message(message, whole=whole)
+        _message(message, took, whole=whole)
+
+
+def _calls(store: Store, messages: Sequence[Message], owner: str) -> Iterator[Call]:
+    """What the ledger knows of the calls in these messages."""
+    turns = (each.turn for each in messages if any(isinstance(part, ToolCall) for part in each.parts))
+    for turn in dict.fromkeys(turn for turn in turns if turn is not None):
+        # What a fork shares was said in turns of another session; if that is gone, so are they.
+        with suppress(NotFound):
+            yield from store.calls(turn, owner=owner)
 
 
 def _head(session: Session, page: MessagePage, addresses: tuple[str, ...]) -> None:
@@ -68,11 +87,11 @@ def _head(session: Session, page: MessagePage, addresses: tuple[str, ...]) -> No
     screen.facts(told)
 
 
-def _message(message: Message, *, whole: bool) -> None:
+def _message(message: Message, took: conversation.Durations, *, whole: bool) -> None:
     screen.say()
     screen.say(
         screen.styled(conversation.speaker(message), bold=True, fg=_COLOURS[message.role])
         + screen.styled(f"  {screen.moment(message.at)}  {message.id}", dim=True)
     )
-    for line in conversation.spoken(message, whole=whole):
+    for line in conversation.spoken(message, took, whole=whole):
         screen.say(f"  {line}".rstrip())

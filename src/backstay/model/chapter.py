@@ -2,6 +2,7 @@
 
 import msgspec
 
+from backstay.model.content import Part
 from backstay.model.ids import MessageId, SessionId, WindowId
 from backstay.model.marks import Marks
 from backstay.model.message import Message, NewMessage
@@ -13,7 +14,8 @@ class Chapter(msgspec.Struct, frozen=True, kw_only=True):
     """Messages of one window and all that is known of their turns, read at one moment: after `session.last_event`.
 
     `turns` are those of the messages and the one that runs, `calls` the tool calls of those turns. `said` is what the
-    running turn has said so far. Before the first message of a window stands what its summary stands for: the first
+    running turn has said so far, and `unheard` what was said to it meanwhile: it will stand behind the results of the
+    calls that are still open. Before the first message of a window stands what its summary stands for: the first
     `behind_until` messages of the window `behind`.
     """
 
@@ -25,6 +27,7 @@ class Chapter(msgspec.Struct, frozen=True, kw_only=True):
     calls: tuple[Call, ...]
     waiting: tuple[Turn, ...]
     said: tuple[NewMessage, ...]
+    unheard: tuple[tuple[Part, ...], ...] = ()
     behind: WindowId | None = None
     behind_until: int | None = None
 

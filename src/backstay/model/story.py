@@ -70,6 +70,11 @@ class Story:
             self._hear()
         return place
 
+    def pause(self) -> tuple[list[NewMessage], list[tuple[Part, ...]]]:
+        """All that was said so far, and the steering inputs that wait for the results of open calls."""
+        self._turn_to(self._role)
+        return self._messages, self._steering
+
     def close(self, *, partial: bool) -> list[NewMessage]:
         """All that was said. With `partial`, the last thing the agent said is marked as cut off."""
         self._hear()

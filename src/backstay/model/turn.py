@@ -1,6 +1,6 @@
 """A turn: one run of an agent over one input. It waits, runs, and ends in one of four ways."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -13,6 +13,8 @@ from backstay.model.window import Window
 TurnState = Literal["waiting", "running", "ended"]
 IfBusy = Literal["enqueue", "reject", "steer", "replace", "fork"]
 Approval = Literal["none", "asked", "approved", "denied"]
+# Milliseconds since 1970 (UTC).
+Moment = Annotated[int, msgspec.Meta(ge=0, le=1 << 52)]
 Effect = Literal["called", "returned", "unknown"]
 
 # A compaction runs as a turn of its own, under this agent's name: it holds the lease, can be cancelled, and ends once.
@@ -179,7 +181,11 @@ class Compacting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the tool-effect ledger. `key` is the same for the same call however often its turn is resumed."""
+    """One line of the tool-effect ledger. `key` is the same for the same call however often its turn is resumed.
+
+    `started_at` is when the call was written down, just before its tool ran; if it asked, when a person allowed it.
+    `ended_at` is when its result was written down. What never ran has no start, and what is unknown no end.
+    """
 
     turn: TurnId
     root: TurnId
@@ -189,6 +195,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     arguments_hash: str
     approval: Approval
     effect: Effect
+    started_at: Moment | None = None
+    ended_at: Moment | None = None
 
     @property
     def key(self) -> str:

@@ -8,6 +8,7 @@ from rich.markdown import Markdown
 from rich.segment import Segment, SegmentLines
 from rich.text import Text
 
+from backstay.cli import screen
 from backstay.cli.chat.story import Block, Note, Person, Row, Thinking, Tone, Words
 from backstay.cli.chat.wordstream import parse
 
@@ -105,6 +106,6 @@ def _markdown(text: str) -> Markdown:
 
 
 def _row(row: Row) -> str:
-    took = "" if row.ms is None else f"  {row.ms / 1000:.1f} s" if row.ms >= 1000 else f"  {row.ms} ms"
+    took = "" if row.ms is None else f"  {screen.span(row.ms)}"
     result = f" → {row.result}" if row.result else ""
     return f"{_MARKS[row.tone]} {row.name} {row.arguments}{took}{result}"

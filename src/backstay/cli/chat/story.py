@@ -91,11 +91,11 @@ class _Call(msgspec.Struct):
 
     call: ToolCall
     turn: TurnId | None
-    at: int
+    at: int | None
     decided: bool = False
 
     def row(self, result: str = "", tone: Tone = "quiet", ended: int | None = None) -> Row:
-        ms = None if ended is None else max(0, ended - self.at)
+        ms = None if ended is None or self.at is None else max(0, ended - self.at)
         return Row(
             name=plain.one_line(self.call.name), arguments=_short(self.call.arguments), result=result, tone=tone, ms=ms
         )
@@ -149,12 +149,12 @@ class Story:
                 return [*self._hush(self._words), *map(Thinking, self._thoughts.feed(plain.lines(text)))]
             case ToolCalled(call=call):
                 blocks = self._flush()
-                self._calls[call.id] = _Call(call, event.turn, event.at)
+                self._calls[call.id] = _Call(call, event.turn, None if call.approval else event.at)
                 return blocks
             case ToolReturned(result=result):
                 return [*self._flush(), *self._returned(result, event.at)]
-            case ApprovalDecided(call=call):
-                return self._decided(call)
+            case ApprovalDecided(call=call, approved=approved):
+                return self._decided(call, event.at if approved else None)
             case TurnFolded():
                 return self._folded(event.body)
             case TurnRecorded(messages=messages):
@@ -226,9 +226,10 @@ class Story:
             return []
         return [call.row(_short(result.output), "bad" if result.error else "good", at)]
 
-    def _decided(self, call: str) -> list[Block]:
+    def _decided(self, call: str, began: int | None) -> list[Block]:
+        """A tool that is allowed begins then; one that is refused never does."""
         if call in self._calls:
-            self._calls[call].decided = True
+            self._calls[call].decided, self._calls[call].at = True, began
         return []
 
 
@@ -261,7 +262,7 @@ def _answer(parts: Iterable[Part], results: dict[str, ToolResult]) -> list[Block
                 result = results.get(part.id)
                 tone: Tone = "quiet" if result is None else "bad" if result.error else "good"
                 told = "no result" if result is None else _short(result.output)
-                blocks.append(_Call(part, None, 0).row(told, tone))
+                blocks.append(_Call(part, None, None).row(told, tone))
             case ToolResult():
                 pass
             case _:

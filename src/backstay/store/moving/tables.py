@@ -102,7 +102,7 @@ TABLES = (
     Table(
         "calls",
         ("root_id", "ordinal"),
-        _words("root_id ordinal turn_id call_id name arguments_hash approval effect"),
+        _words("root_id ordinal turn_id call_id name arguments_hash approval effect started_at ended_at"),
     ),
     Table(
         "events",

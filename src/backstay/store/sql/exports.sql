@@ -45,5 +45,5 @@ INSERT INTO turns (
 )
 
 -- name: import_call
-INSERT INTO calls (root_id, ordinal, turn_id, call_id, name, arguments_hash, approval, effect)
-VALUES (:root, :ordinal, :turn, :call, :name, :arguments_hash, :approval, :effect)
+INSERT INTO calls (root_id, ordinal, turn_id, call_id, name, arguments_hash, approval, effect, started_at, ended_at)
+VALUES (:root, :ordinal, :turn, :call, :name, :arguments_hash, :approval, :effect, :started_at, :ended_at)

@@ -84,13 +84,15 @@ SELECT
     (SELECT count(*) FROM turns WHERE state = 'waiting' AND taken_by IS NULL)
 
 -- name: add_call
-INSERT INTO calls (root_id, ordinal, turn_id, call_id, name, arguments_hash, approval, effect)
-VALUES (:root, :ordinal, :turn, :call, :name, :arguments_hash, :approval, 'called')
+-- A call that asks does not begin by being made.
+INSERT INTO calls (root_id, ordinal, turn_id, call_id, name, arguments_hash, approval, effect, started_at)
+VALUES (:root, :ordinal, :turn, :call, :name, :arguments_hash, :approval, 'called', :started_at)
 
 -- name: repeat_call
 -- The same call again, by a turn that goes on for the one that was interrupted in it.
 -- What a person decided about these arguments still holds.
-UPDATE calls SET turn_id = :turn, call_id = :call, effect = 'called' WHERE root_id = :root AND ordinal = :ordinal
+UPDATE calls SET turn_id = :turn, call_id = :call, effect = 'called', started_at = :started_at, ended_at = NULL
+WHERE root_id = :root AND ordinal = :ordinal
 
 -- name: interrupted_turns
 -- Turns that were interrupted lately, as the last thing that happened in a session where nobody speaks or waits.
@@ -112,7 +114,8 @@ SELECT {{call_columns}} FROM calls c WHERE c.root_id = :root AND c.ordinal = :or
 SELECT count(*) FROM calls WHERE root_id = :root
 
 -- name: call_columns
-c.turn_id, c.root_id, c.ordinal, c.call_id, c.name, c.arguments_hash, c.approval, c.effect
+c.turn_id, c.root_id, c.ordinal, c.call_id, c.name, c.arguments_hash, c.approval, c.effect, c.started_at,
+c.ended_at
 
 -- name: call
 -- No row: the turn made no such call.
@@ -125,11 +128,11 @@ SELECT {{call_columns}} FROM calls c WHERE c.turn_id = :turn ORDER BY c.ordinal
 -- All calls of a root turn and of those that went on for it.
 SELECT {{call_columns}} FROM calls c WHERE c.root_id = :root ORDER BY c.ordinal
 
--- name: set_effect
-UPDATE calls SET effect = :effect WHERE turn_id = :turn AND call_id = :call
+-- name: return_call
+UPDATE calls SET effect = 'returned', ended_at = :now WHERE turn_id = :turn AND call_id = :call
 
 -- name: set_approval
-UPDATE calls SET approval = :approval WHERE turn_id = :turn AND call_id = :call
+UPDATE calls SET approval = :approval, started_at = :started_at WHERE turn_id = :turn AND call_id = :call
 
 -- name: give_up_calls
 -- Calls without a result may have run: from now on nobody knows. Returns their ids.

@@ -6,11 +6,11 @@ import msgspec
 
 from backstay.errors import InvalidPayload, NotFound
 from backstay.model.chapter import Chapter, ChapterQuery, Glance
-from backstay.model.content import ToolCall
+from backstay.model.content import Part, ToolCall
 from backstay.model.event import EventBody
 from backstay.model.ids import MessageId, SessionId, TurnId
 from backstay.model.message import Message, NewMessage
-from backstay.model.story import messages_of
+from backstay.model.story import Story
 from backstay.model.turn import Call, Turn
 from backstay.store.door import Door, find
 from backstay.store.engine import Transaction
@@ -24,7 +24,8 @@ def chapter(tx: Transaction, session: SessionId, owner: str, query: ChapterQuery
     query = query if query.around is None else _around(tx, door, query.around, query.last)
     page = reading.messages_page(tx, session, owner, query.window, before=query.before, after=None, last=query.last)
     running_row = _row(tx, door.running, owner)
-    said, story = _so_far(tx, door, running_row)
+    story = () if running_row is None else events.of_turn(tx, door.id, running_row.id, running_row.first_event or 0)
+    said, unheard = _so_far(story)
     turns = _turns(tx, owner, page.messages, running_row, story)
     roots = windows.get(tx, page.window)
     return door, Chapter(
@@ -35,7 +36,8 @@ def chapter(tx: Transaction, session: SessionId, owner: str, query: ChapterQuery
         turns=turns,
         calls=_calls(tx, page.messages, running_row),
         waiting=reading.waiting(tx, session, owner),
-        said=said,
+        said=tuple(said),
+        unheard=tuple(unheard),
         behind=roots.behind,
         behind_until=roots.behind_until,
     )
@@ -64,12 +66,12 @@ def _around(tx: Transaction, door: Door, message: MessageId, last: int) -> Chapt
     return ChapterQuery(window=spot.window, before=spot.position + 1 + last // 2, last=last)
 
 
-def _so_far(tx: Transaction, door: Door, row: TurnRow | None) -> tuple[tuple[NewMessage, ...], Sequence[EventBody]]:
-    """What the running turn has said, and its events."""
-    if row is None:
-        return (), ()
-    story = events.of_turn(tx, door.id, row.id, row.first_event or 0)
-    return tuple(messages_of(story, partial=False)), story
+def _so_far(events: Iterable[EventBody]) -> tuple[list[NewMessage], list[tuple[Part, ...]]]:
+    """What the running turn has said, and what was said to it and has no place yet."""
+    story = Story()
+    for event in events:
+        story.add(event)
+    return story.pause()
 
 
 def _turns(

@@ -275,6 +275,8 @@ def _write_calls(tx: Transaction, export: Export) -> None:
             arguments_hash=call.arguments_hash,
             approval=call.approval,
             effect=call.effect,
+            started_at=call.started_at,
+            ended_at=call.ended_at,
         )
 
 

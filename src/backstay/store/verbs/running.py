@@ -9,6 +9,7 @@ from backstay.errors import CorruptRecord, InvalidPayload, SessionBusy
 from backstay.model.codec import Encoded, arguments_hash, check_body, check_name, decode_parts, encode_usage
 from backstay.model.content import BODIES, Body, ToolCall, ToolResult, Usage
 from backstay.model.event import (
+    ApprovalDecided,
     EventBody,
     SteeringTaken,
     TailLost,
@@ -25,6 +26,8 @@ from backstay.model.story import messages_of
 from backstay.model.turn import (
     COMPACTOR,
     OUTCOMES,
+    Approval,
+    Call,
     Cancelled,
     Checkpointed,
     Completed,
@@ -305,36 +308,59 @@ def _tell_bodies(
             )
         body = check_body(said, tx.limits)
         if isinstance(body, ToolCall):
-            keys[body.id] = _note_call(tx, turn, body, repeats.get(body.id))
-        elif isinstance(body, ToolResult):
+            keys[body.id] = _make_call(tx, door, turn, body, repeats.get(body.id))
+            continue
+        if isinstance(body, ToolResult):
             _note_result(tx, turn, body)
-        events.tell(tx, door, event_of(body, keys.get(getattr(body, "id", ""), "")), turn.id)
+        events.tell(tx, door, event_of(body), turn.id)
     return keys
 
 
-def _note_call(tx: Transaction, turn: OpenTurn, call: ToolCall, repeats: int | None) -> str:
-    """Enter a call in the ledger, or an earlier one of its root turn that is made again; its key."""
+def _make_call(tx: Transaction, door: Door, turn: OpenTurn, call: ToolCall, repeats: int | None) -> str:
+    """Enter a call in the ledger and in the story; its key. What was decided of an earlier one holds for this one."""
+    line = _note_call(tx, turn, call, repeats)
+    events.tell(tx, door, ToolCalled(call, line.key), turn.id)
+    if line.approval in ("approved", "denied"):
+        events.tell(tx, door, ApprovalDecided(call.id, line.approval == "approved"), turn.id)
+    return line.key
+
+
+def _note_call(tx: Transaction, turn: OpenTurn, call: ToolCall, repeats: int | None) -> Call:
+    """Enter a call in the ledger, or an earlier one of its root turn that is made again."""
     check_name("a tool call's id", call.id, tx.limits.name_bytes)
     check_name("a tool's name", call.name, tx.limits.name_bytes)
     if tx.one("call", turn=turn.id, call=call.id) is not None:
         raise InvalidPayload(f"tool call {call.id!r} was already made in {turn.id}", hint="Give every call its own id.")
-    ordinal = _next_ordinal(tx, turn) if repeats is None else repeats
-    if repeats is not None:
-        _check_repeats(tx, turn, call, repeats)
-    tx.run(
-        "add_call" if repeats is None else "repeat_call",
-        root=turn.root,
-        ordinal=ordinal,
+    earlier = None if repeats is None else _earlier_line(tx, turn, call, repeats)
+    approval: Approval = earlier.approval if earlier else "asked" if call.approval else "none"
+    # The tool runs as soon as this is written, unless a person must allow it first, or it is the client's to run.
+    at_once = approval in ("none", "approved") and not call.client
+    line = Call(
         turn=turn.id,
+        root=turn.root,
+        ordinal=earlier.ordinal if earlier else _next_ordinal(tx, turn),
         call=call.id,
         name=call.name,
         arguments_hash=arguments_hash(call.arguments),
-        approval="asked" if call.approval else "none",
+        approval=approval,
+        effect="called",
+        started_at=tx.now if at_once else None,
     )
-    return f"{turn.root}.{ordinal}"
+    tx.run(
+        "repeat_call" if earlier else "add_call",
+        root=line.root,
+        ordinal=line.ordinal,
+        turn=line.turn,
+        call=line.call,
+        name=line.name,
+        arguments_hash=line.arguments_hash,
+        approval=line.approval,
+        started_at=line.started_at,
+    )
+    return line
 
 
-def _check_repeats(tx: Transaction, turn: OpenTurn, call: ToolCall, ordinal: int) -> None:
+def _earlier_line(tx: Transaction, turn: OpenTurn, call: ToolCall, ordinal: int) -> Call:
     """Only the very same call of an interrupted turn, whose effect nobody knows, is made again under its key."""
     row = tx.one("line_of_ledger", root=turn.root, ordinal=ordinal) if type(ordinal) is int else None
     line = None if row is None else call_value(row)
@@ -345,6 +371,7 @@ def _check_repeats(tx: Transaction, turn: OpenTurn, call: ToolCall, ordinal: int
         or (line.name, line.arguments_hash) != (call.name, arguments_hash(call.arguments))
     ):
         raise InvalidPayload(f"tool call {call.id!r} is no repetition of call {ordinal} of {turn.root}")
+    return line
 
 
 def _next_ordinal(tx: Transaction, turn: OpenTurn) -> int:
@@ -358,7 +385,7 @@ def _note_result(tx: Transaction, turn: OpenTurn, result: ToolResult) -> None:
         raise InvalidPayload(f"tool result {result.id!r} answers no call of {turn.id}", hint="Record the call first.")
     if row[7] != "called":
         raise InvalidPayload(f"tool call {result.id!r} of {turn.id} already has a result")
-    tx.run("set_effect", turn=turn.id, call=result.id, effect="returned")
+    tx.run("return_call", turn=turn.id, call=result.id, now=tx.now)
 
 
 def _take_steering(tx: Transaction, door: Door, turn: OpenTurn) -> tuple[Steering, ...]:

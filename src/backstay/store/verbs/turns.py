@@ -96,7 +96,7 @@ def find_row(tx: Transaction, turn: TurnId, owner: str) -> TurnRow:
 
 def call_value(row: Row) -> Call:
     """A line of the ledger as a caller sees it."""
-    turn, root, ordinal, call, name, arguments_hash, approval, effect = row
+    turn, root, ordinal, call, name, arguments_hash, approval, effect, started_at, ended_at = row
     return Call(
         turn=turn,
         root=root,
@@ -106,4 +106,6 @@ def call_value(row: Row) -> Call:
         arguments_hash=arguments_hash,
         approval=approval,
         effect=effect,
+        started_at=started_at,
+        ended_at=ended_at,
     )

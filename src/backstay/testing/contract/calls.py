@@ -5,8 +5,9 @@ import pytest
 from backstay.errors import Conflict, InvalidPayload, NothingToDo
 from backstay.model import event
 from backstay.model.content import Body, ToolCall, ToolResult
-from backstay.model.turn import Cancelled, Completed, Failed, Outcome
+from backstay.model.turn import Cancelled, Completed, Failed, Interrupted, Outcome
 from backstay.store import Store
+from backstay.testing.clock import ManualClock
 from backstay.testing.contract.base import ContractBase
 from backstay.testing.contract.makers import (
     ME,
@@ -19,6 +20,7 @@ from backstay.testing.contract.makers import (
     run,
     say,
     start,
+    story,
     told,
 )
 
@@ -43,6 +45,39 @@ class CallContract(ContractBase):
         say(store, proof, ToolResult("c2", "found"))
 
         assert [call.effect for call in store.calls(proof.id, owner=ME)] == ["called", "returned"]
+
+    def test_the_ledger_tells_when_a_call_was_made_and_when_its_result_came(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        began = clock.now()
+        proof = say(store, start(store, room()), ToolCall("c1", "search"), ToolCall("c2", "search"))
+        clock.advance(1.5)
+        proof = say(store, proof, ToolResult("c2", "found"))
+        clock.advance(1)
+
+        store.finish(proof, Interrupted())
+
+        lost, found = store.calls(proof.id, owner=ME)
+        assert (lost.started_at, lost.ended_at) == (began, None)
+        assert (found.started_at, found.ended_at) == (began, began + 1500)
+        told_at = {type(each.body): each.at for each in story(store, proof.session)}
+        assert (told_at[event.ToolCalled], told_at[event.ToolReturned]) == (found.started_at, found.ended_at)
+
+    @pytest.mark.parametrize("approved", [True, False])
+    def test_a_call_that_asks_begins_when_it_is_allowed(self, store: Store, clock: ManualClock, approved: bool) -> None:
+        asked = clock.now()
+        proof = say(store, start(store, room()), ToolCall("c1", "mail", approval=True))
+        assert store.calls(proof.id, owner=ME)[0].started_at is None
+        clock.advance(5)
+
+        decided = (store.approve if approved else store.deny)(proof.id, "c1", owner=ME)
+
+        assert decided.started_at == (asked + 5_000 if approved else None)
+
+    def test_a_call_that_is_left_to_the_client_is_not_begun_here(self, store: Store) -> None:
+        proof = say(store, start(store, room()), ToolCall("c1", "mail", client=True))
+
+        assert store.calls(proof.id, owner=ME)[0].started_at is None
 
     @pytest.mark.parametrize(
         "bodies",

@@ -178,9 +178,10 @@ class ResumeContract(ContractBase):
         assert len({call.key for call in ledger}) == 3
         assert store.calls(proof.id, owner=ME) == ledger[2:]
 
-    def test_a_call_that_is_made_again_keeps_its_key(self, store: Store) -> None:
+    def test_a_call_that_is_made_again_keeps_its_key_and_begins_anew(self, store: Store, clock: ManualClock) -> None:
         first = interrupted(store, MAIL)
         (before,) = store.ledger(first.id, owner=ME)
+        clock.advance(1)
         proof = store.resume(first.id, owner=ME)
 
         again = ToolCall("c7", MAIL.name, MAIL.arguments)
@@ -189,6 +190,7 @@ class ResumeContract(ContractBase):
         (after,) = store.ledger(first.id, owner=ME)
         assert after.key == before.key
         assert (after.turn, after.call, after.effect) == (proof.id, "c7", "called")
+        assert (after.started_at, after.ended_at) == (clock.now(), None)
         assert told(store, proof.session)[-1] == event.ToolCalled(again, before.key)
 
     @pytest.mark.parametrize(
@@ -230,19 +232,23 @@ class ResumeContract(ContractBase):
 
     @pytest.mark.parametrize("approved", [True, False])
     def test_a_decision_that_came_after_the_interruption_holds_when_the_call_is_made_again(
-        self, store: Store, approved: bool
+        self, store: Store, clock: ManualClock, approved: bool
     ) -> None:
         asking = ToolCall("c1", "mail", {"to": "kit"}, approval=True)
         first = interrupted(store, asking)
         decide = store.approve if approved else store.deny
 
         decided = decide(first.id, "c1", owner=ME)
+        assert decided.started_at is None
+        clock.advance(1)
         proof = store.resume(first.id, owner=ME)
         proof = store.checkpoint(proof, [asking], repeats={"c1": decided.ordinal}).open
 
         (line,) = store.ledger(first.id, owner=ME)
         assert (line.turn, line.key, line.approval) == (proof.id, decided.key, decided.approval)
         assert line.effect == "called"
+        assert line.started_at == (clock.now() if approved else None)
+        assert told(store, proof.session)[-1] == event.ApprovalDecided("c1", approved)
 
     def test_a_turn_that_was_steered_before_it_was_interrupted_can_be_resumed(self, store: Store) -> None:
         proof = start(store, room(), "write to kit")

@@ -23,7 +23,7 @@ export function open(chapter) {
 
 /** The same state with an earlier chapter before it. */
 export function prepend(state, chapter) {
-  const before = entriesOf({ ...chapter, said: [], turns: chapter.turns.filter(({ state }) => state === "ended") });
+  const before = entriesOf({ ...chapter, said: [], unheard: [], turns: chapter.turns.filter(({ state }) => state === "ended") });
   return { ...state, top: topOf(chapter), entries: joined(before, state.entries) };
 }
 
@@ -69,8 +69,10 @@ const STEPS = {
   },
   text_delta: (state, event, { text }) => inTurn(state, event, (entry) => spoken(entry, "text", text)),
   thought_delta: (state, event, { text }) => inTurn(state, event, (entry) => spoken(entry, "thought", text)),
-  tool_called: (state, event, { call }) => inTurn(state, event, (entry) => withStep(entry, callOf(call))),
-  tool_returned: (state, event, { result }) => inTurn(state, event, (entry) => returned(entry, result)),
+  tool_called: (state, event, { call, key }) =>
+    inTurn(madeAgain(state, key), event, (entry) => withStep(entry, callOf(call, { key, at: event.at }))),
+  tool_returned: (state, event, { result }) =>
+    inTurn(state, event, (entry) => inCall(returned(entry, result), result.id, { endedAt: event.at })),
   custom_reported: (state, event, { name, data }) =>
     inTurn(state, event, (entry) => withStep(entry, { type: "custom", kind: name, data: data ?? null })),
   usage_reported: (state, event, { usage }) =>
@@ -78,7 +80,10 @@ const STEPS = {
   steering_taken: (state, event, { steer, parts }) =>
     inTurn({ ...state, waiting: without(state.waiting, steer) }, event, (entry) => heard(entry, parts)),
   approval_decided: (state, event, { call, approved }) =>
-    inTurn(state, event, (entry) => inCall(entry, call, { approval: approved ? "approved" : "denied" })),
+    inTurn(state, event, (entry) => {
+      const startedAt = approved && entry.state === "running" ? event.at : null;
+      return inCall(entry, call, { approval: approved ? "approved" : "denied", startedAt });
+    }),
   cancel_requested: (state, event) => (event.turn === state.running ? { ...state, cancelling: true } : state),
 
   turn_ended: (state, event, { outcome, may_have_run = [] }) => {
@@ -120,7 +125,7 @@ function newEntry(turn, agent) {
   };
 }
 
-function entriesOf({ messages, turns, calls, said }) {
+function entriesOf({ messages, turns, calls, said, unheard = [] }) {
   const known = new Map(turns.map((turn) => [turn.id, turn]));
   const entries = [];
   for (const message of messages) {
@@ -134,9 +139,9 @@ function entriesOf({ messages, turns, calls, said }) {
     const place = entries.findIndex((entry) => entry.turn === running.id);
     const begun = place < 0 ? toldBy({ turn: running.id }, running) : entries[place];
     const now = said.reduce((entry, message) => withMessage(entry, message, true), begun);
-    entries[place < 0 ? entries.length : place] = now;
+    entries[place < 0 ? entries.length : place] = { ...now, unheard };
   }
-  return entries.map((entry) => ({ ...withCalls(entry, calls), unheard: [] }));
+  return entries.map((entry) => withCalls(entry, calls));
 }
 
 /** What is known of the turn of a message; nothing of one that no agent ran, or that was forgotten with its session. */
@@ -195,8 +200,22 @@ function added(steps, step) {
 
 const spoken = (entry, type, text) => withStep(entry, { type, text });
 
-function callOf({ id, name, arguments: asked = {}, approval = false }) {
-  return { type: "call", id, name, arguments: asked, approval: approval ? "asked" : "none", unknown: false, result: null };
+/** A call as it is made: its tool runs at once, unless a person must allow it first, or it is the client's to run. */
+function callOf({ id, name, arguments: asked = {}, approval = false, client = false }, { key = null, at = null } = {}) {
+  return {
+    type: "call",
+    id,
+    key,
+    name,
+    arguments: asked,
+    client,
+    approval: approval ? "asked" : "none",
+    unknown: false,
+    again: false,
+    result: null,
+    startedAt: approval || client ? null : at,
+    endedAt: null,
+  };
 }
 
 function returned(entry, { id, output = null, error = false }) {
@@ -207,10 +226,32 @@ function inCall(entry, id, change) {
   return { ...entry, steps: entry.steps.map((step) => (step.type === "call" && step.id === id ? { ...step, ...change } : step)) };
 }
 
+/** An entry with what the ledger knows of its calls. It knows each where it was made last, and so none that was made again. */
 function withCalls(entry, calls) {
-  return calls
-    .filter((call) => call.turn === entry.turn)
-    .reduce((sofar, { call, approval, effect }) => inCall(sofar, call, { approval, unknown: effect === "unknown" }), entry);
+  const lines = new Map(calls.filter(({ turn }) => turn === entry.turn).map((line) => [line.call, line]));
+  return { ...entry, steps: entry.steps.map((step) => (step.type === "call" ? ledgered(entry, step, lines.get(step.id)) : step)) };
+}
+
+function ledgered(entry, step, line) {
+  if (!line) return entry.agent && !step.result ? { ...step, ...AGAIN } : step;
+  return {
+    ...step,
+    key: `${line.root}.${line.ordinal}`,
+    approval: line.approval,
+    unknown: line.effect === "unknown" && !step.client,
+    startedAt: line.started_at ?? null,
+    endedAt: line.ended_at ?? null,
+  };
+}
+
+const AGAIN = { key: null, approval: "none", unknown: false, again: true, startedAt: null, endedAt: null };
+
+/** The state in which an earlier call under this key is left for the one that is made now. */
+function madeAgain(state, key) {
+  const same = (step) => step.type === "call" && step.key === key;
+  if (!state.entries.some((entry) => entry.steps.some(same))) return state;
+  const left = (step) => (same(step) ? { ...step, ...AGAIN } : step);
+  return { ...state, entries: state.entries.map((entry) => (entry.steps.some(same) ? { ...entry, steps: entry.steps.map(left) } : entry)) };
 }
 
 /** Steering is put in as the store does it: never between a call and its result. */

@@ -147,6 +147,7 @@ export async function lookBack(window, why, before = null) {
 const asItWas = (chapter) => ({
   ...chapter,
   said: [],
+  unheard: [],
   waiting: [],
   turns: chapter.turns.filter(({ state }) => state === "ended"),
 });

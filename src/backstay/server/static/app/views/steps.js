@@ -3,6 +3,7 @@ import { decide } from "../actions.js";
 import { html, steady, useState } from "../html.js";
 import { Icon } from "../icon.js";
 import { Markdown } from "../markdown.js";
+import { span } from "../words.js";
 import { Parts } from "./parts.js";
 
 export const Step = steady(function Step({ step, turn, live, ended }) {
@@ -24,12 +25,13 @@ export const Step = steady(function Step({ step, turn, live, ended }) {
   }
 });
 
-function Fold({ icon, title, brief, state, kind = "", open = false, children }) {
+function Fold({ icon, title, brief, state, took = null, kind = "", open = false, children }) {
   const [shown, setShown] = useState(open);
   return html`<div class=${`fold ${kind}`}>
     <button type="button" class="fold-line" aria-expanded=${shown} onClick=${() => setShown(!shown)}>
       <${Icon} name=${icon} /><span class="fold-title">${title}</span>
       ${brief && html`<span class="fold-brief">${brief}</span>`}
+      ${took !== null && html`<span class="fold-time">${span(took)}</span>`}
       ${state && html`<span class="fold-state">${state}</span>`}
       <${Icon} name="chevron" />
     </button>
@@ -50,7 +52,7 @@ function Call({ call, turn, ended }) {
   const state = stateOf(call, ended);
   const kind = asks ? "asks" : unknown ? "unknown" : result?.error ? "failed" : "";
   return html`<div>
-    <${Fold} icon="tool" title=${name} brief=${inline(call.arguments)} state=${state} kind=${kind}>
+    <${Fold} icon="tool" title=${name} brief=${inline(call.arguments)} state=${state} took=${tookOf(call)} kind=${kind}>
       <span class="label">Arguments</span><${Json} value=${call.arguments} />
       ${result && html`<span class="label">${result.error ? "Error" : "Result"}</span><${Json} value=${result.output} />`}
       ${unknown && html`<p class="caution"><${Icon} name="warn" />It was interrupted before its result was stored. It may have run; it is never run again silently.</p>`}
@@ -63,9 +65,14 @@ function Call({ call, turn, ended }) {
   </div>`;
 }
 
-function stateOf({ result, approval, unknown }, ended) {
+/** How long its tool ran, if that is known. */
+const tookOf = ({ startedAt, endedAt }) => (startedAt && endedAt ? Math.max(0, endedAt - startedAt) : null);
+
+function stateOf({ result, approval, unknown, again, client }, ended) {
   if (unknown) return "may have run";
   if (result) return result.error ? "failed" : "done";
+  if (again) return "made again later";
+  if (client) return "left to the client";
   if (approval === "denied") return "refused";
   if (approval === "asked") return ended ? "never allowed" : "asks you";
   return ended ? "no result" : "running…";

@@ -21,7 +21,7 @@ export const Turn = steady(function Turn({ entry, last, idle, frozen, editing, o
         ${isScripted(entry.agent) && html`<span class="badge" title="No model is connected: the answers follow a script.">scripted</span>`}
         ${entry.startedAt && html`<time datetime=${new Date(entry.startedAt).toISOString()}>${clock(entry.startedAt)}</time>`}
       </header>
-      ${entry.steps.map((step, place) => stepOf(step, place, { step, turn: entry.turn, ended: !live, live: live && place === entry.steps.length - 1 }))}
+      ${[...entry.steps, ...entry.unheard.map(said)].map((step, place) => stepOf(step, place, { step, turn: entry.turn, ended: !live, live: live && place === entry.steps.length - 1 }))}
       ${live && html`<span class="typing" aria-hidden="true"><i></i><i></i><i></i></span>`}
     </div>`}
     <${Ending} entry=${entry} last=${last} idle=${idle} frozen=${frozen} />
@@ -29,6 +29,7 @@ export const Turn = steady(function Turn({ entry, last, idle, frozen, editing, o
   </article>`;
 });
 
+const said = (parts) => ({ type: "said", parts });
 const labelOf = (entry) => (entry.input ? `You: ${textOf(entry.input.parts).slice(0, 80)}` : "Answer");
 
 function Summary({ text }) {

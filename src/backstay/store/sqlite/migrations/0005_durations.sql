@@ -1,0 +1,4 @@
+-- When a tool began to run and when its result came. A call that asks begins when a person allows it. Calls from before
+-- this have neither.
+ALTER TABLE calls ADD COLUMN started_at INTEGER;
+ALTER TABLE calls ADD COLUMN ended_at INTEGER;
