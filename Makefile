@@ -63,9 +63,9 @@ reference: .venv/.installed ## write docs/reference from what the program declar
 	.venv/bin/python -m reference
 
 lock: .venv-lock/.uv-$(UV_VERSION) ## write requirements/*.lock from pyproject.toml (ARGS=--upgrade raises every pin)
-	$(COMPILE) --group dev --extra postgres $(ARGS) --output-file requirements/dev.lock
+	$(COMPILE) --group dev --extra acp --extra postgres $(ARGS) --output-file requirements/dev.lock
 	$(COMPILE) --constraints requirements/dev.lock $(ARGS) --output-file requirements/runtime.lock
-	$(COMPILE) --group build --group test --extra postgres --resolution lowest-direct --upgrade --output-file requirements/lowest.lock
+	$(COMPILE) --group build --group test --extra acp --extra postgres --resolution lowest-direct --upgrade --output-file requirements/lowest.lock
 
 vendor: ## bundle the page's libraries anew, from the versions in vendor/package-lock.json (needs npm)
 	cd vendor && npm ci --ignore-scripts --no-audit --no-fund && node bundle.js

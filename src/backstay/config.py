@@ -30,6 +30,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     port: int = 8642
     workers: int = 1
     agent: tuple[str, ...] = ()
+    agent_directory: str = ""
+    agent_permission: Literal["ask", "allow", "deny"] = "ask"
     demo: bool = False
     titles: bool = True
     probe: tuple[str, ...] = LOCAL_SERVERS
@@ -70,7 +72,9 @@ MEANINGS = {
     "host": "Where to listen. Beyond this machine, auth and allowed_hosts are needed.",
     "port": "Where to listen; 0 takes a free one.",
     "workers": "How many processes serve.",
-    "agent": "Who answers: [name=]module:attribute, [name=]URL#model, or scripted. Several need names.",
+    "agent": "Who answers: [name=]module:attribute, URL#model, acp:command, or scripted. Several need names.",
+    "agent_directory": "Where an ACP agent works in sessions that are about no directory. Without one, it does not.",
+    "agent_permission": "What an ACP agent hears that asks whether it may use a tool: ask (a person), allow or deny.",
     "probe": "Where a local server of models is looked for when no agent is named.",
     "probe_seconds": "How long all of them together are waited for.",
     "on_interrupt": "What becomes of a turn whose process died: left for a person to retry, or gone on with.",

@@ -31,6 +31,7 @@ class LooseTurn:
         history: Iterable[NewMessage] = (),
         steering: Iterable[str | None] = (),
         interrupted: Iterable[str] = (),
+        workspace: str | None = None,
     ) -> None:
         self.id, self.session, self.window, self.owner = IDS.turn(), IDS.session(), IDS.window(), "me"
         self.input = kept(NewMessage(role="user", parts=parts_of(content)))
@@ -41,10 +42,14 @@ class LooseTurn:
         self.keys: list[str] = []
         self._steering = list(steering)
         self._interrupted = set(interrupted)
+        self._workspace = workspace
 
     async def steering(self) -> tuple[Steering, ...]:
         text = self._steering.pop(0) if self._steering else None
         return () if text is None else (Steering(turn=IDS.turn(), parts=(Text(text),)),)
+
+    async def workspace(self) -> str | None:
+        return self._workspace
 
     async def search(self, text: str, *, limit: int = 5) -> SearchPage:
         return SearchPage(hits=(), lag=0)

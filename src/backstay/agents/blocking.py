@@ -62,6 +62,10 @@ class BlockingTurn:
         """Inputs that arrived for this turn since it last asked."""
         return self._bridge.wait(self._turn.steering())
 
+    def workspace(self) -> str | None:
+        """The directory that the session is about."""
+        return self._bridge.wait(self._turn.workspace())
+
     def search(self, text: str, *, limit: int = 5) -> SearchPage:
         """Messages of the person's own sessions that match, best first."""
         return self._bridge.wait(self._turn.search(text, limit=limit))

@@ -1,6 +1,8 @@
 """Discovery: what on this machine could answer, found without starting anything and within a bounded time."""
 
 import asyncio
+import os
+import shlex
 import shutil
 from collections.abc import Iterable
 from typing import Literal
@@ -40,18 +42,21 @@ class AcpCommand(msgspec.Struct, frozen=True, kw_only=True):
     """A program that speaks the Agent Client Protocol, and how it is started to do so."""
 
     name: str
+    agent: str
     command: tuple[str, ...]
     path: str | None = None
 
 
+# How an agent that speaks ACP is named: this, then what it is called here or the command line that starts it.
+ACP = "acp:"
 ACP_COMMANDS = (
-    AcpCommand(name="Claude Code", command=("claude-agent-acp",)),
-    AcpCommand(name="Claude Code", command=("claude-code-acp",)),
-    AcpCommand(name="Codex", command=("codex-acp",)),
-    AcpCommand(name="Gemini CLI", command=("gemini", "--acp")),
-    AcpCommand(name="Goose", command=("goose", "acp")),
-    AcpCommand(name="Hermes", command=("hermes-acp",)),
-    AcpCommand(name="OpenCode", command=("opencode", "acp")),
+    AcpCommand(name="Claude Code", agent="acp:claude", command=("claude-agent-acp",)),
+    AcpCommand(name="Claude Code", agent="acp:claude", command=("claude-code-acp",)),
+    AcpCommand(name="Codex", agent="acp:codex", command=("codex-acp",)),
+    AcpCommand(name="Gemini CLI", agent="acp:gemini", command=("gemini", "--acp")),
+    AcpCommand(name="Goose", agent="acp:goose", command=("goose", "acp")),
+    AcpCommand(name="Hermes", agent="acp:hermes", command=("hermes-acp",)),
+    AcpCommand(name="OpenCode", agent="acp:opencode", command=("opencode", "acp")),
 )
 
 
@@ -69,7 +74,28 @@ async def find_servers(places: Iterable[str], seconds: float) -> tuple[LocalServ
 def find_acp_commands(path: str | None) -> tuple[AcpCommand, ...]:
     """The agents among the programs of this PATH. They are looked up, never run: such an agent may change files."""
     found = ((known, shutil.which(known.command[0], path=path)) for known in ACP_COMMANDS if path)
-    return tuple(AcpCommand(name=known.name, command=known.command, path=where) for known, where in found if where)
+    return tuple(msgspec.structs.replace(known, path=where) for known, where in found if where)
+
+
+def acp_command(agent: str, path: str | None) -> tuple[str, ...]:
+    """The command line of an agent that is named `acp:…`: one that is known and found on this PATH, or any other."""
+    known = [one for one in ACP_COMMANDS if one.agent == agent]
+    if known:
+        found = [one for one in find_acp_commands(path or os.defpath) if one.agent == agent]
+        if not found:
+            programs = " or ".join(one.command[0] for one in known)
+            raise ConfigError(
+                f"{known[0].name} is not installed: there is no {programs} on the PATH",
+                hint=f"Install it, or give the path to it: {ACP}/path/to/{' '.join(known[0].command)}",
+            )
+        return found[0].command
+    try:
+        words = tuple(shlex.split(agent.removeprefix(ACP)))
+    except ValueError as error:
+        raise ConfigError(f"the command line of an agent cannot be read: {error}", hint="Close the quotes.") from error
+    if not words:
+        raise ConfigError(f"{agent!r} names no command", hint=f"Write {ACP}gemini, or {ACP}'/path/to/agent --flag'")
+    return words
 
 
 async def _ask(client: httpx2.AsyncClient, name: str, url: str, seconds: float) -> LocalServer:

@@ -2,7 +2,7 @@
 
 The highest rung that holds decides: an agent that was named, a provider whose key is in the environment, a server of
 models on this machine, and at the bottom the scripted agent, which needs nothing. An installed agent that speaks ACP
-is offered and passed by: it could change files, so nobody starts it unasked.
+is offered and passed by: it could change files, so it answers only if it is named.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from backstay.agents.discovery import AcpCommand, LocalServer, find_acp_commands, find_servers
+from backstay.agents.discovery import ACP, AcpCommand, LocalServer, find_acp_commands, find_servers
 from backstay.agents.providers import PROVIDERS, Provider
 from backstay.config import Chosen, Source
 
@@ -64,7 +64,7 @@ def decide(
     offers: Sequence[AcpCommand],
 ) -> Ladder:
     """The ladder for what was found."""
-    steps = [_named(named, source), _key(environment), _local(servers), _acp(offers), _scripted()]
+    steps = [_named(named, source), _key(environment), _local(servers), _acp(offers), _scripted(offers)]
     answering = next(number for number, step in enumerate(steps) if step.agent)
     rungs = tuple(
         Rung(name=step.name, title=step.title, found=step.found, chosen=number == answering)
@@ -85,7 +85,7 @@ class _Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _named(named: Sequence[str], source: Source) -> _Step:
-    shown = tuple(_without_password(spec) for spec in named)
+    shown = tuple(_without_secrets(spec) for spec in named)
     why = f"{', '.join(shown)} answers: {_SOURCES[source]}."
     return _Step(name="named", title="named by flag or config", found=shown, agent=tuple(named), why=why)
 
@@ -128,18 +128,24 @@ def _served(server: LocalServer) -> str:
 
 
 def _acp(offers: Sequence[AcpCommand]) -> _Step:
-    found = tuple(f"{offer.name}: {' '.join(offer.command)}" for offer in offers)
+    found = tuple(f"{offer.name}: {' '.join(offer.command)}  (--agent {offer.agent})" for offer in offers)
     return _Step(name="acp", title="an installed agent that speaks ACP", found=found)
 
 
-def _scripted() -> _Step:
-    return _Step(
-        name="scripted",
-        title="the scripted agent",
-        found=("always there",),
-        agent=(SCRIPTED,),
-        why="The scripted agent answers: none is named, and no usable key and no local model were found.",
-    )
+def _scripted(offers: Sequence[AcpCommand]) -> _Step:
+    why = "The scripted agent answers: none is named, and no usable key and no local model were found."
+    if offers:
+        why = f"{why} {offers[0].name} is installed and can: --agent {offers[0].agent}"
+    return _Step(name="scripted", title="the scripted agent", found=("always there",), agent=(SCRIPTED,), why=why)
+
+
+def _without_secrets(spec: str) -> str:
+    """An agent's name as it may be shown. What stands behind the program of a command line may be a key."""
+    name, found, line = spec.partition(ACP)
+    if found and (not name or name.endswith("=")):
+        program, *more = line.split(maxsplit=1) or [""]
+        return f"{name}{ACP}{program}{' …' if more else ''}"
+    return _without_password(spec)
 
 
 def _without_password(text: str) -> str:

@@ -58,6 +58,13 @@ class AgentTurn(Protocol):
         """Inputs that arrived for this turn since it last asked. Taken here, they are part of this turn."""
         ...
 
+    async def workspace(self) -> str | None:
+        """The directory that the session is about: the path of the workspace address that leads to it.
+
+        None if there is none on this machine, or if addresses of different directories lead to it.
+        """
+        ...
+
     async def search(self, text: str, *, limit: int = 5) -> SearchPage:
         """Messages of the person's own sessions that match, best first."""
         ...

@@ -61,6 +61,10 @@ class SummaryTurn:
         """Nobody speaks to a summariser."""
         return ()
 
+    async def workspace(self) -> str | None:
+        """The directory that the session is about."""
+        return await self._turn.workspace()
+
     async def search(self, text: str, *, limit: int = 5) -> SearchPage:
         """A summariser sticks to what it is shown."""
         return SearchPage(hits=(), lag=0)

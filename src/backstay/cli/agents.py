@@ -12,6 +12,7 @@ EXAMPLES = """\b
 Examples:
   backstay agents
   backstay agents --agent http://127.0.0.1:11434/v1#llama3.2
+  backstay agents --agent acp:gemini
   BACKSTAY_PROBE= backstay agents --json
 """
 
@@ -23,7 +24,9 @@ Examples:
     type=click.Path(dir_okay=False, path_type=Path),
     help="A file of settings. [env: BACKSTAY_CONFIG; default: ~/.config/backstay/config.toml]",
 )
-@click.option("--agent", multiple=True, metavar="[NAME=]MODULE:ATTR|URL#MODEL|scripted", help="As for serve.")
+@click.option(
+    "--agent", multiple=True, metavar="[NAME=]MODULE:ATTR|URL#MODEL|acp:COMMAND|scripted", help="As for serve."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table for people.")
 def agents(file: Path | None, agent: tuple[str, ...], *, as_json: bool) -> None:
     """Show who would answer, why, and what else was found. Starts nothing and shows no key."""
@@ -40,9 +43,9 @@ def agents(file: Path | None, agent: tuple[str, ...], *, as_json: bool) -> None:
         for line in rung.found or ("nothing",):
             click.echo(f"     {_neutral(line)}")
     if ladder.offers:
-        click.echo(
-            "\nAn agent that speaks ACP can change files and is never started unasked; Backstay cannot drive one yet."
-        )
+        click.echo("\nAn agent that speaks ACP can change files and is never started unasked. To let it answer here:")
+        for line in dict.fromkeys(f"backstay chat --agent {offer.agent}" for offer in ladder.offers):
+            click.echo(f"     {line}")
 
 
 def _neutral(line: str) -> str:

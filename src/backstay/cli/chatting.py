@@ -39,7 +39,7 @@ Examples:
 @click.option(
     "--agent",
     multiple=True,
-    metavar="[NAME=]MODULE:ATTR|URL#MODEL|scripted",
+    metavar="[NAME=]MODULE:ATTR|URL#MODEL|acp:COMMAND|scripted",
     help="Who answers, with --db. [default: the best that `backstay agents` finds]",
 )
 @click.option("--to", default="default", show_default=True, metavar="NAME", help="Which of several agents is asked.")

@@ -16,6 +16,7 @@ Examples:
   backstay serve --db ./chat.db
   backstay serve --agent mybot:agent
   backstay serve --agent http://localhost:11434/v1#llama3.2
+  backstay serve --agent acp:gemini --agent-directory ~/project
   backstay serve --host 0.0.0.0 --allowed-host chat.example.org --https --workers 4
 """
 
@@ -27,8 +28,14 @@ Examples:
 @click.option(
     "--agent",
     multiple=True,
-    metavar="[NAME=]MODULE:ATTR|URL#MODEL|scripted",
+    metavar="[NAME=]MODULE:ATTR|URL#MODEL|acp:COMMAND|scripted",
     help="Who answers; may be given several times, with names. [default: the best that `backstay agents` finds]",
+)
+@click.option("--agent-directory", help="Where an ACP agent works in sessions that are about no directory.")
+@click.option(
+    "--agent-permission",
+    type=click.Choice(["ask", "allow", "deny"]),
+    help="What an ACP agent is answered that asks whether it may use a tool. [default: ask, a person]",
 )
 @click.option(
     "--demo/--no-demo", "demo", default=None, help="Whether the scripted agent may crash the server, to show it."

@@ -54,7 +54,7 @@ def agent_option(command: F) -> F:
     """--agent, for verbs that have something answered."""
     return click.option(
         "--agent",
-        metavar="NAME|[NAME=]MODULE:ATTR|URL#MODEL",
+        metavar="NAME|[NAME=]MODULE:ATTR|URL#MODEL|acp:COMMAND",
         help="Who answers: an agent to run here, or the name of one that this or another process serves. "
         "[env: BACKSTAY_AGENT; default: the first of the ladder that `backstay agents` shows]",
     )(command)
@@ -85,7 +85,7 @@ def app(ask: Ask, who: Speakers, *, serve: bool = True) -> Iterator[BlockingApp]
     from backstay.agents.ladder import climb  # noqa: PLC0415
     from backstay.server.casting import cast  # noqa: PLC0415
 
-    agents = cast(who.specs or climb(ask.told, os.environ).agent) if serve else {}
+    agents = cast(who.specs or climb(ask.told, os.environ).agent, ask.settings) if serve else {}
     if serve and who.name is not None and who.name not in agents:
         screen.note(f"{who.name!r} is not served here: waiting for a process that serves it.")
     with open_blocking(ask.db, agents=agents, owner=ask.owner, claim="own") as opened:

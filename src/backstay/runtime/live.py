@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from backstay.agents.tools import MayHaveRun, Tool, ToolFailed
 from backstay.errors import InvalidPayload, LeaseLost, Rejected, StoreError
+from backstay.model.address import Address, WorkspaceAddress
 from backstay.model.codec import check_body
 from backstay.model.content import Json, ToolCall, ToolResult
 from backstay.model.ids import SessionId, TurnId, WindowId
@@ -96,6 +97,13 @@ class LiveTurn:
 
     async def steering(self) -> tuple[Steering, ...]:
         return await self._recorder.steering()
+
+    async def workspace(self) -> str | None:
+        store = self._crossing.store
+        spellings = await self._crossing.read(store.addresses, self.session, owner=self.owner)
+        addresses = map(Address.parse, spellings)
+        paths = {one.path for one in addresses if isinstance(one, WorkspaceAddress) and one.host == store.host}
+        return paths.pop() if len(paths) == 1 else None
 
     async def search(self, text: str, *, limit: int = 5) -> SearchPage:
         return await self._crossing.read(self._crossing.store.search, text, owner=self.owner, limit=limit)

@@ -33,7 +33,9 @@ def serve(settings: Settings, ladder: Ladder, announce: Callable[[Serving], None
     """Listen, say so, and answer until told to stop. Who answers was decided once, for all workers."""
     set_up(settings.log_level, settings.log_format)
     settings = msgspec.structs.replace(settings, agent=ladder.agent)
-    agents = cast(settings.agent, demo=settings.demo)  # a name that leads nowhere is told at once, not by every worker
+    agents = cast(
+        settings.agent, settings, demo=settings.demo
+    )  # a name that leads nowhere is told at once, not by every worker
     listener = _listen(settings)
     with listener:
         announce(_prepare(settings, ladder, tuple(agents), listener))

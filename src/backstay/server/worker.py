@@ -97,7 +97,7 @@ def listen(settings: Settings) -> socket.socket:
 
 def run(settings: Settings, listener: socket.socket, folder: Path | None = None, *, why: str) -> None:
     """Serve until told to stop; `why` says who answers, and why it is they."""
-    application = Server(settings, cast(settings.agent, demo=settings.demo), folder=folder, why=why)
+    application = Server(settings, cast(settings.agent, settings, demo=settings.demo), folder=folder, why=why)
     server = web_server(settings, application)
     if folder is not None:
         _stop_with_parent(server)

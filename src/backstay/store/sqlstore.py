@@ -167,6 +167,11 @@ class SqlStore(Store):
         return self._limits
 
     @property
+    def host(self) -> str:
+        """What this machine is called in the addresses of its directories."""
+        return self._engine.host
+
+    @property
     def wait_seconds(self) -> float:
         """How long a caller should wait for a verb to begin."""
         return self._engine.wait_seconds

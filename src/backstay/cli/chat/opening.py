@@ -62,7 +62,7 @@ def talk_to_server(told: Chosen, url: str, token: str | None, wanted: Wanted) ->
 async def _in_database(told: Chosen, wanted: Wanted) -> None:
     settings = told.settings
     ladder = await asyncio.to_thread(climb, told, os.environ)
-    agents = cast(ladder.agent)
+    agents = cast(ladder.agent, settings)
     if wanted.to not in agents:
         raise ConfigError(f"no agent is called {wanted.to!r}", hint=f"There are: {', '.join(agents)}.")
     async with open_app(settings.db, agents=agents, owner=settings.owner) as app:

@@ -1,0 +1,209 @@
+"""Telling: what an agent reports over ACP, as the bodies that become the story of a turn."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from acp.schema import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    AvailableCommandsUpdate,
+    ContentToolCallContent,
+    FileEditToolCallContent,
+    PromptResponse,
+    TextContentBlock,
+    ToolCallProgress,
+    ToolCallStart,
+    ToolCallUpdate,
+    UsageUpdate,
+    UserMessageChunk,
+)
+from pydantic import BaseModel
+
+from backstay.errors import Rejected
+from backstay.model.codec import check_body
+from backstay.model.content import Body, Custom, Json, Text, Thought, ToolCall, ToolResult, Usage
+from backstay.model.limits import Limits
+
+# Beyond this a text is told in pieces, and what tools took and gave is cut: one body must fit into a message.
+_PIECE, _MOST = 32_768, 262_144
+_DONE = ("completed", "failed")
+_LIMITS = Limits()
+
+
+class Telling:
+    """Tells one turn. A call is told as soon as it is heard of, so that what ran is never less than what is told."""
+
+    def __init__(self, cost: float) -> None:
+        self._calls: dict[str, str] = {}
+        self._told: dict[str, Json] = {}
+        self._open: set[str] = set()
+        self._cost_before = self.cost = cost
+        self._usage: dict[str, Json] = {}
+
+    def tell(self, update: object) -> Iterator[Body]:
+        """What an update means; nothing, if it is an echo or concerns no turn."""
+        match update:
+            case AgentMessageChunk(content=TextContentBlock(text=text)):
+                yield from _pieces(Text, text)
+            case AgentThoughtChunk(content=TextContentBlock(text=text)):
+                yield from _pieces(Thought, text)
+            case AgentMessageChunk(content=content) | AgentThoughtChunk(content=content):
+                yield storable(Custom("acp_content", _without_bulk(content)))
+            case ToolCallStart() | ToolCallProgress():
+                yield from self._tool(update)
+            case UsageUpdate():
+                self._count(update)
+            case UserMessageChunk() | AvailableCommandsUpdate():
+                return
+            case BaseModel():
+                about = _plain(update)
+                yield storable(Custom(f"acp_{about.pop('sessionUpdate', 'update')}", about))
+            case _:
+                yield storable(Custom("acp_update", update))
+
+    def call(self, update: ToolCallUpdate) -> Iterator[ToolCall]:
+        """Tell of a call, unless it was told already."""
+        if update.tool_call_id in self._calls:
+            return
+        name = f"acp-{len(self._calls) + 1}"
+        self._calls[update.tool_call_id] = name
+        self._told[name] = details(update)
+        self._open.add(name)
+        body = storable(ToolCall(name, update.kind or "other", self._told[name]))
+        if isinstance(body, ToolCall):
+            yield body
+
+    def name_of(self, update: ToolCallUpdate) -> str:
+        """How a call is named in the story."""
+        return self._calls[update.tool_call_id]
+
+    def refused(self, name: str, why: str) -> Iterator[Body]:
+        """A call that was not permitted and of which the agent has said nothing more."""
+        if name in self._open:
+            self._open.discard(name)
+            yield ToolResult(name, why, error=True)
+
+    def finish(self, answer: PromptResponse) -> Iterator[Body]:
+        """What there is to say at the end: what it cost, and whether it was cut off."""
+        if answer.usage is not None:
+            self._usage["turn"] = _plain(answer.usage)
+        if self._usage:
+            yield storable(Custom("acp_usage", self._usage))
+        if self.cost > self._cost_before:
+            yield Usage(cost=self.cost - self._cost_before)
+        if answer.stop_reason in ("max_tokens", "max_turn_requests"):
+            yield Custom("answer_cut", {"reason": answer.stop_reason})
+
+    def _tool(self, update: ToolCallStart | ToolCallProgress) -> Iterator[Body]:
+        heard = ToolCallUpdate.model_validate(update.model_dump(exclude={"session_update"}))
+        yield from self.call(heard)
+        name = self.name_of(heard)
+        if heard.status in _DONE and name in self._open:
+            self._open.discard(name)
+            yield storable(ToolResult(name, self._outcome(name, heard), error=heard.status == "failed"))
+
+    def _outcome(self, name: str, update: ToolCallUpdate) -> Json:
+        """What came of a call; and what was only said of it after it had been told."""
+        output = _output(update)
+        told = self._told[name]
+        later = {field: value for field, value in details(update).items() if told.get(field) != value}
+        return {**later, "output": output} if later else output
+
+    def _count(self, update: UsageUpdate) -> None:
+        self._usage |= {"context_tokens": update.used, "context_size": update.size}
+        if update.cost is not None:
+            self._usage["session_cost"] = f"{update.cost.amount} {update.cost.currency}"
+            if update.cost.currency == "USD":
+                self.cost = max(self.cost, update.cost.amount)
+
+
+def details(update: ToolCallUpdate) -> dict[str, Json]:
+    """What an agent says of a call: what it is about, what goes in, and where."""
+    told: dict[str, Json] = {}
+    if update.title:
+        told["title"] = update.title
+    if update.raw_input not in (None, {}):
+        told["input"] = update.raw_input
+    if update.locations:
+        told["locations"] = [_plain(location) for location in update.locations]
+    changes = [content for content in update.content or () if isinstance(content, FileEditToolCallContent)]
+    if changes:
+        told["changes"] = [_plain(change) for change in changes]
+    return told if _fits(told) else {"cut": _as_text(told)}
+
+
+def storable(body: Body) -> Body:
+    """The body, or one that says nearly the same and can be stored."""
+    try:
+        return check_body(body, _LIMITS)
+    except Rejected:
+        pass
+    match body:
+        case Text(text):
+            return Text(_clean(text))
+        case Thought(text):
+            return Thought(_clean(text))
+        case ToolCall():
+            return ToolCall(body.id, body.name, {"cut": _as_text(body.arguments)})
+        case ToolResult():
+            return ToolResult(body.id, _as_text(body.output), error=body.error)
+        case Custom():
+            return Custom("acp_update", _as_text(body.data))
+        case Usage():
+            return Usage()
+
+
+def _pieces(kind: type[Text | Thought], text: str) -> Iterator[Body]:
+    for begin in range(0, len(text), _PIECE):
+        yield storable(kind(text[begin : begin + _PIECE]))
+
+
+def _output(update: ToolCallUpdate) -> Json:
+    """What a tool gave: words as words, everything else as it is."""
+    given = [_content(content) for content in update.content or ()]
+    if not given:
+        return _fitting(update.raw_output)
+    if all(isinstance(one, str) for one in given):
+        return _fitting("\n".join(given))
+    return _fitting(given)
+
+
+def _content(content: Any) -> Json:  # Any: one of the protocol's many kinds of content
+    if isinstance(content, ContentToolCallContent):
+        inner = content.content
+        return inner.text if isinstance(inner, TextContentBlock) else _without_bulk(inner)
+    return _plain(content)
+
+
+def _fitting(value: Json) -> Json:
+    """The value, or the beginning of its text if it is too long to be kept whole."""
+    return value if _fits(value) else _as_text(value)
+
+
+def _fits(value: Json) -> bool:
+    return len(value if isinstance(value, str) else json.dumps(value, default=str)) <= _MOST
+
+
+def _as_text(value: Json) -> str:
+    text = _clean(value) if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= _PIECE else f"{text[:_PIECE]}… ({len(text) - _PIECE:,} more characters were cut off)"
+
+
+def _clean(text: str) -> str:
+    """The text without what is no character, such as half of a pair."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _plain(model: BaseModel) -> dict[str, Json]:
+    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _without_bulk(content: BaseModel) -> dict[str, Json]:
+    """What is known of a picture or a file without its bytes."""
+    return {name: value for name, value in _plain(content).items() if name not in ("data", "blob", "resource")}
+
+
+def texts(parts: Sequence[str]) -> list[TextContentBlock]:
+    """Words, as a prompt carries them."""
+    return [TextContentBlock(type="text", text=part) for part in parts]
