@@ -59,10 +59,11 @@ class Program:
         texts = [block.text for block in prompt]
         self._prompts.append(texts)
         self._cancelled.clear()
-        wish = texts[-1].splitlines()[-1]
+        wish = texts[-1].splitlines()[-1].strip()
         verb = next(verb for verb in self._table() if wish.startswith(verb))
         stopped = await self._table()[verb](wish.removeprefix(verb).strip())
-        return PromptResponse(stop_reason=stopped or "end_turn")  # type: ignore[arg-type]  # the table's own words
+        # As it is, also if it is no reason that the protocol knows.
+        return PromptResponse.model_construct(stop_reason=stopped or "end_turn")
 
     def _table(self) -> dict[str, Callable[[str], Awaitable[str | None]]]:
         return {
@@ -146,8 +147,10 @@ class Program:
         return "cancelled"
 
     async def _be_deaf(self, _: str) -> None:
+        """Begin something, and hear neither a wish to stop nor a signal to end."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        await self._say(f"{os.getpid()}")
+        await self._begin()
+        await self._say(f"{os.getpid()}\n")
         await asyncio.Event().wait()
 
     async def _die(self, _: str) -> None:

@@ -61,6 +61,11 @@ class AcpAgent:
     def __repr__(self) -> str:
         return f"AcpAgent({Path(self._command[0]).name})"
 
+    @property
+    def warm(self) -> bool:
+        """Whether its program runs and waits for the next turn."""
+        return self._waiting is not None and not self._waiting.over
+
     async def load(self, messages: tuple[Message, ...]) -> None:
         """Learn what was said before; the program is told when there is something to answer."""
         self._untold = messages

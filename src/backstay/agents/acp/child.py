@@ -110,8 +110,10 @@ class Child:
                     os.killpg(self.pid, signal.SIGKILL)
         await self._gone(_END)
         self._hearing.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._hearing
+        await asyncio.wait({self._hearing})
+        # Nothing else closes pipes that nobody reads to their end, or that something it started keeps open.
+        self._process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001  # there is no other way to it
+        await asyncio.sleep(0)
 
     def _let_go(self) -> None:
         """Let go of the lifeline, once."""
