@@ -354,6 +354,7 @@ def test_everything_can_be_done_with_the_keyboard(person: Person, client: httpx2
     keyboard.type("hello")
     keyboard.press("Enter")
     expect(tab.last.locator(".tools")).to_be_attached()
+    expect(tab.message).to_have_value("")
     keyboard.press("ArrowUp")
     expect(tab.page.get_by_role("textbox", name="Your message")).to_be_focused()
     keyboard.press("End")

@@ -57,7 +57,7 @@ export function Composer({ onEditLast }) {
       tell(error);
     } finally {
       setSending("");
-      field.current?.focus();
+      if (atRest(field.current)) field.current.focus();
     }
   };
 
@@ -108,6 +108,9 @@ export function Composer({ onEditLast }) {
     </div>
   </section>`;
 }
+
+/** Whether the keyboard is still here, or nowhere: who went on elsewhere meanwhile is not called back. */
+const atRest = (field) => field && (document.activeElement === document.body || field.closest(".composer").contains(document.activeElement));
 
 /** As high as what is written, up to a third of the window. */
 function grow(field) {
