@@ -12,10 +12,13 @@ INTRODUCTION = """\
 `backstay COMMAND --help` says the same with examples.
 
 Every command that opens a store takes `--db PATH|URL` (which store; also `BACKSTAY_DB`), `--config FILE` (settings
-from a file), `--owner NAME` (whose sessions; `local` unless told otherwise) and, `chat` aside, `--json` (one JSON
-value on standard output; `follow` writes one to a line). Without `--json`, people get tables and text: in colour on a
-terminal unless `NO_COLOR` is set, and in a pipe as plain lines of full width. Progress and remarks go to standard
-error, and only to a terminal.
+from a file) and `--owner NAME` (whose sessions; `local` unless told otherwise). Every command takes `--json`: then
+standard output holds one JSON value and nothing else; `follow` and `chat` write one to a line, and `serve` one when it
+serves. Without `--json`, people get tables and text: in colour on a terminal unless `NO_COLOR` is set, and in a pipe as
+plain lines of full width. Progress and remarks go to standard error, and only to a terminal.
+
+With `--json`, an error is one JSON object on standard error: what [a server's problem](errors.md) has (`code`, `title`,
+`hint`, `status`), and `exit`, the status with which the command ends. Wrong usage has the code `usage`.
 
 Text that people, agents and tools wrote cannot steer the terminal: control characters are shown as pictures (`␛`), in
 JSON they are escaped. A command that only looks makes no file; the store it names must be there.
@@ -30,14 +33,14 @@ complete ids: see [`backstay completion`](#backstay-completion).
 
 | status | meaning |
 |---|---|
-| 0 | done; for `send`, `retry` and `edit`: the turn completed; for `doctor`: nothing is wrong |
-| 1 | an error, said in a sentence with a hint on standard error; nothing was changed |
+| 0 | done; for `send`, `retry`, `edit` and `chat --json`: every turn completed; for `doctor`: nothing is wrong |
+| 1 | an error, said in a sentence with a hint on standard error (in JSON with `--json`); nothing was changed |
 | 2 | wrong usage |
 | 3 | the turn failed: its agent did |
 | 4 | the turn was cancelled by somebody |
 | 5 | the turn was interrupted: its process died or was stopped |
 | 6 | `doctor` found something wrong, or could not rescue everything |
-| 130 | stopped with Ctrl-C; `send`, `retry` and `edit` cancel their turn first |
+| 130 | stopped with Ctrl-C; `send`, `retry`, `edit` and `chat --json` cancel their turn first |
 | 141 | whoever read the output stopped reading, as `head` does |"""
 
 _EVERYWHERE = {"--db", "--config", "--owner", "--json"}

@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import stat
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,9 +13,10 @@ import pytest
 from backstay.model.ids import SessionId
 from backstay.model.turn import Cancelled, Completed
 from backstay.store import Store, open_store
-from tests.cli.talking import chatting, piped, with_bot, with_database
-from tests.cli.terminal import Terminal
+from tests.cli.talking import chatting, piped, surroundings, with_bot, with_database
+from tests.cli.terminal import PATIENCE, Terminal
 from tests.databases import Place
+from tests.server.served import COMMAND
 
 
 @pytest.fixture
@@ -298,6 +300,25 @@ def test_a_tool_that_asks_can_be_answered_from_a_pipe(folder: Path, place: Place
     text = told.stdout.decode()
     assert "✓ confirm" in text
     assert text.index("✓ confirm") < text.index("[title: Done]")
+
+
+def test_a_chat_that_is_left_while_its_pipe_is_open_ends_in_good_order(folder: Path, place: Place) -> None:
+    process = subprocess.Popen(
+        [COMMAND, "chat", *with_database(place)],
+        cwd=folder,
+        env=surroundings(folder),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stderr is not None
+    process.stdin.write(b"hello\n/quit\n")
+    process.stdin.flush()
+
+    assert (process.wait(PATIENCE), process.stderr.read()) == (0, b"")
+    process.stdin.close()
+    process.stderr.close()
 
 
 # --- what is stored steers no terminal ------------------------------------------------------------------------------

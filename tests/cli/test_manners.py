@@ -7,12 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from backstay import Address, open_store
+from backstay import Address, BackstayError, open_store
 from backstay.cli.exits import Exit
 from backstay.model import message
 from backstay.model.content import Text, ToolCall, ToolResult
+from backstay.server.problems import problem_of
 from reference.cli import verbs
 from tests.cli.bots import ESCAPES
 from tests.cli.command import COMMAND, Tell, environment, on_terminal, tell
@@ -94,8 +96,7 @@ def test_every_command_has_help_and_an_answer_for_machines(told_file: Tell) -> N
     for name, command in verbs().items():
         assert command.help, name
         options = {option for one in command.params for option in one.opts}
-        # A conversation is for people, and what completes a line is for a shell.
-        assert "--json" in options or name in ("completion", "chat"), name
+        assert "--json" in options, name
     for name in ("", "send", "doctor", "tokens add"):
         shown = told_file(*name.split(), "--help")
         assert (shown.code, shown.err) == (0, "")
@@ -115,6 +116,96 @@ def test_wrong_usage_ends_with_two(told_file: Tell, arguments: tuple[str, ...]) 
     answer = told_file(*arguments)
 
     assert (answer.code, answer.out) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "exit"),
+    [
+        (("nonsense",), "usage", 2),
+        (("list", "--limit", "0"), "usage", 2),
+        (("tokens", "revoke"), "usage", 2),
+        (("rename", "x\udcff"), "usage", 2),
+        (("list",), "store_unavailable", 1),
+        (("show", "x", "--config", "no-such-file"), "config_error", 1),
+        (("import", "no-such-file"), "invalid_payload", 1),
+        (("send", "--address", "nonsense", "hello"), "invalid_address", 1),
+    ],
+)
+def test_for_machines_an_error_is_one_json_object_on_standard_error(
+    told_file: Tell, file: Path, arguments: tuple[str, ...], code: str, exit: int
+) -> None:
+    answer = told_file(*arguments, "--json")
+
+    problem = json.loads(answer.err)
+    assert (answer.code, answer.out, problem["exit"], problem["code"]) == (exit, "", exit, code)
+    assert problem["title"]
+    assert "hint" in problem
+    assert not file.exists()
+
+
+def test_an_error_says_to_machines_and_people_what_a_server_says_to_its_clients(told_file: Tell, file: Path) -> None:
+    session, *_ = a_store(file, sessions=1)
+    with open_store(file) as store:
+        store.end(session, owner=ME)
+        with pytest.raises(BackstayError) as refused:
+            store.rename(session, "Tea", owner=ME)
+    told = msgspec.to_builtins(problem_of(refused.value))
+
+    for_machines = told_file("rename", session, "Tea", "--json")
+    for_people = told_file("rename", session, "Tea")
+
+    assert json.loads(for_machines.err) == told | {"exit": 1}
+    assert for_people.err == f"error: {told['title']}\nhint: {told['hint']}\n"
+
+
+# Runs many commands in one process, as `main` would each: starting is what takes time. Serving has no end.
+ALL = """
+import contextlib, io, json, sys
+from backstay.cli.main import main
+
+for arguments in json.load(sys.stdin):
+    sys.argv = ["backstay", *arguments, "--json"]
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code
+    print(json.dumps([code, out.getvalue(), err.getvalue()]))
+"""
+
+
+def test_every_command_gives_machines_json_and_nothing_else(tmp_path: Path, file: Path) -> None:
+    first, second, *_ = a_store(file, sessions=2)
+    commands = [
+        ["agents"], ["list"], ["show", first], ["follow", first, "--once"], ["search", "hello"], ["lineage", first],
+        ["undo", first], ["redo", first], ["fork", first], ["rename", first, "Tea"], ["pin", first], ["unpin", first],
+        ["archive", first], ["unarchive", first], ["tag", first, "x"], ["export", first, "-o", "a.json"],
+        ["export", first], ["export", first, "--format", "markdown"], ["export", first, "--format", "html"],
+        ["import", "a.json"], ["end", second], ["delete", second, "--yes"], ["backup", "copy.db"], ["vacuum"],
+        ["vacuum", "--apply"], ["retain", "--closed-for", "1"], ["retain", "--fold-after", "0", "--apply"], ["migrate"],
+        ["move", "copy.db", "elsewhere.db"], ["doctor"], ["doctor", "--rescue", "saved"], ["tokens", "add", "robot"],
+        ["tokens", "list"], ["link"], ["completion", "bash"], ["config"], ["send", "--session", first, "hello"],
+        ["retry", first], ["edit", first, "other"], ["chat", "--session", first],
+    ]  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", ALL],
+        cwd=tmp_path,
+        env=environment(tmp_path, file, BACKSTAY_AGENT="scripted"),
+        input=json.dumps(commands),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    for command, (code, out, err) in zip(commands, answers, strict=True):
+        assert (code, err) == (0, ""), command
+        values = [json.loads(line) for line in out.splitlines()]
+        assert all(isinstance(value, dict) for value in values), command
+        assert len(values) == 1 or command[0] in ("follow", "chat"), command
+    shown = {" ".join(command[:2]) if command[0] == "tokens" else command[0] for command in commands}
+    assert set(verbs()) == shown | {"serve", "tokens revoke"}
 
 
 def test_looking_at_nothing_makes_nothing(told_file: Tell, file: Path) -> None:

@@ -15,6 +15,9 @@ Examples:
   backstay chat --db postgresql://localhost/backstay --agent mybot:agent
   backstay chat --server http://127.0.0.1:8642
   echo "What is 6 * 7?" | backstay chat --new
+  echo '{"text": "What is 6 * 7?"}' | backstay chat --json | jq -rj '.event.body.text // empty'
+
+Exit status with --json: 0 every turn completed; otherwise how the first ended that did not, as for `send`.
 """
 
 
@@ -50,9 +53,11 @@ Examples:
     type=click.Path(dir_okay=False, path_type=Path),
     help="A file of settings. [env: BACKSTAY_CONFIG; default: ~/.config/backstay/config.toml]",
 )
+@click.option("--json", "as_json", is_flag=True, help="Talk in JSON, for machines.")
 def chat(
     file: Path | None,
     *,
+    as_json: bool,
     server: str | None,
     token: str | None,
     session: str | None,
@@ -66,6 +71,9 @@ def chat(
 
     Ctrl-C cancels the turn that runs; twice, it leaves. /help lists what else can be done. From a pipe, each line is
     said when the one before is answered.
+
+    With --json each line of the input is {"text": "…"}, or {"call": ID, "approved": true or false} for a tool that
+    asks, and each line of the output is an event, as `backstay follow --json` writes it.
     """
     if sum(named is not None for named in (session, address, workspace)) > 1:
         raise click.UsageError("--session, --address and --workspace exclude each other.")
@@ -77,8 +85,6 @@ def chat(
     # What the runtime has to say to an operator's log would be drawn over the conversation.
     logging.getLogger("backstay").addHandler(logging.NullHandler())
     told = chosen(file, **flags)
-    wanted = Wanted(session=session, address=address, workspace=workspace, new=new, to=to)
-    if server is None:
-        talk_to_database(told, wanted)
-    else:
-        talk_to_server(told, server, token, wanted)
+    wanted = Wanted(session=session, address=address, workspace=workspace, new=new, to=to, by_machine=as_json)
+    ending = talk_to_database(told, wanted) if server is None else talk_to_server(told, server, token, wanted)
+    click.get_current_context().exit(ending)

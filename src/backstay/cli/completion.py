@@ -3,6 +3,8 @@
 import click
 from click.shell_completion import get_completion_class
 
+from backstay.cli import screen
+
 EXAMPLES = """\b
 Examples:
   backstay completion bash >> ~/.bashrc
@@ -13,12 +15,14 @@ Examples:
 
 @click.command(epilog=EXAMPLES)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.option("--json", "as_json", is_flag=True, help="Answer in JSON, for machines.")
 @click.pass_context
-def completion(ctx: click.Context, shell: str) -> None:
+def completion(ctx: click.Context, shell: str, *, as_json: bool) -> None:
     """Print a script that lets SHELL complete commands, options and the ids of sessions."""
     made = get_completion_class(shell)
     if made is None:
         raise click.UsageError(f"This version of click knows no completion for {shell}.")
     script = made(ctx.find_root().command, {}, "backstay", "_BACKSTAY_COMPLETE")
     # Not `source()`: for bash that first starts a shell to ask how old it is.
-    click.echo(script.source_template % script.source_vars())
+    text = script.source_template % script.source_vars()
+    screen.say_json({"shell": shell, "script": text}) if as_json else screen.say(text)

@@ -2,9 +2,11 @@
 
 from enum import IntEnum
 
+from backstay.model.turn import Cancelled, Completed, Failed, Interrupted, Outcome
+
 
 class Exit(IntEnum):
-    """Exit statuses. Those of `send`, `retry` and `edit` tell how the turn ended."""
+    """Exit statuses. Those of `send`, `retry`, `edit` and `chat --json` tell how the turn ended."""
 
     COMPLETED = 0
     ERROR = 1
@@ -15,3 +17,12 @@ class Exit(IntEnum):
     UNSOUND = 6
     STOPPED = 130
     PIPE_CLOSED = 141
+
+
+# How a turn ended, as the status of the command that had it answered.
+ENDINGS: dict[type[Outcome], Exit] = {
+    Completed: Exit.COMPLETED,
+    Failed: Exit.FAILED,
+    Cancelled: Exit.CANCELLED,
+    Interrupted: Exit.INTERRUPTED,
+}

@@ -46,7 +46,7 @@ def export(ask: Ask, *, session: str, kind: str, output: Path | None, force: boo
         found = find(store, session, ask.owner)
         text = _document(store, found, kind)
     if output is None:
-        click.echo(plain.in_json(text) if kind == "json" else text.decode(), nl=kind == "json")
+        _print(ask, found, kind, text)
         return
     _write(output, text, force=force)
     if ask.json:
@@ -74,6 +74,15 @@ def import_session(ask: Ask, *, document: str) -> None:
         screen.note(f"{export.session.id} is here already: this is a copy.")
     for spelling in imported.elsewhere:
         screen.note(f"{spelling} leads to another session and stays there.")
+
+
+def _print(ask: Ask, session: Session, kind: str, text: bytes) -> None:
+    if kind == "json":
+        screen.say(plain.in_json(text))
+    elif ask.json:
+        screen.say_json({"session": session.id, "format": kind, "text": text.decode()})
+    else:
+        click.echo(text.decode(), nl=False)
 
 
 def _document(store: Store, session: Session, kind: str) -> bytes:

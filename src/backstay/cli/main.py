@@ -3,6 +3,7 @@
 import os
 import sys
 from importlib import import_module
+from itertools import takewhile
 from typing import NoReturn
 
 import click
@@ -69,21 +70,28 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     try:
         code = commands.main(prog_name="backstay", standalone_mode=False)
-    except BackstayError as error:
-        _complain(plain.lines(str(error.args[0])), plain.lines(error.advice))
-        code = Exit.ERROR
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
+    except (BackstayError, click.ClickException) as error:
+        code = _complain(error)
     except click.Abort:
         code = Exit.STOPPED
     sys.exit(code or 0)
 
 
-def _complain(sentence: str, hint: str) -> None:
-    click.echo(f"error: {sentence}", err=True)
-    if hint:
-        click.echo(f"hint: {hint}", err=True)
+def _complain(error: BackstayError | click.ClickException) -> int:
+    """Say what went wrong, to a person or to a machine; the status to end with."""
+    code = Exit.ERROR if isinstance(error, BackstayError) else error.exit_code
+    if "--json" in takewhile("--".__ne__, sys.argv[1:]):
+        # Only here: whoever asks for the version need not know what a server's problems are.
+        from backstay.cli.complaints import complaint  # noqa: PLC0415
+
+        click.echo(complaint(error, code), err=True)
+    elif isinstance(error, BackstayError):
+        click.echo(f"error: {plain.lines(str(error.args[0]))}", err=True)
+        if error.advice:
+            click.echo(f"hint: {plain.lines(error.advice)}", err=True)
+    else:
+        error.show()
+    return code
 
 
 class Commands(click.Group):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import click
 from msgspec import Struct
 
-from backstay.cli import conversation, plain, screen
+from backstay.cli import conversation, exits, plain, screen
 from backstay.cli.exits import Exit
 from backstay.cli.options import Ask, F
 from backstay.errors import InvalidPayload, TooLarge
@@ -24,12 +24,6 @@ ENDINGS = """
 Exit status: 0 completed, 1 error, 2 wrong usage, 3 the turn failed, 4 it was cancelled, 5 it was interrupted,
 130 stopped with Ctrl-C, which cancels the turn.
 """
-_STATUS: dict[type[Outcome], Exit] = {
-    Completed: Exit.COMPLETED,
-    Failed: Exit.FAILED,
-    Cancelled: Exit.CANCELLED,
-    Interrupted: Exit.INTERRUPTED,
-}
 
 
 class Answer(Struct):
@@ -147,7 +141,7 @@ def hear(ask: Ask, turn: BlockingTurn) -> Exit:
     elif not isinstance(outcome, Completed):
         reason = f": {outcome.reason}" if outcome.reason else ""
         click.echo(plain.one_line(f"the turn was {_ending(outcome)}{reason}"), err=True)
-    return _STATUS[type(outcome)]
+    return exits.ENDINGS[type(outcome)]
 
 
 def _ending(outcome: Outcome) -> str:

@@ -13,10 +13,12 @@ from backstay.agents.ladder import climb
 from backstay.cli.chat.commands import NAMES
 from backstay.cli.chat.direct import DirectExchange
 from backstay.cli.chat.exchange import Exchange
+from backstay.cli.chat.machine import Machine
 from backstay.cli.chat.paint import plain_text
 from backstay.cli.chat.remote import RemoteExchange
-from backstay.cli.chat.stage import PipeStage, history_file, is_terminal
+from backstay.cli.chat.stage import PipeInput, PipeStage, history_file, is_terminal
 from backstay.cli.chat.talk import Talk
+from backstay.cli.exits import Exit
 from backstay.config import Chosen, is_loopback
 from backstay.errors import ConfigError
 from backstay.model.address import Address
@@ -38,6 +40,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     workspace: str | None
     new: bool
     to: str
+    by_machine: bool
 
     def place(self, host: str | None) -> Address | None:
         """The address that leads to it: as it was named, or that of the directory; None for a session by its id."""
@@ -48,18 +51,18 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         return Address.workspace(self.workspace or Path.cwd(), scope=_SCOPE, host=host)
 
 
-def talk_to_database(told: Chosen, wanted: Wanted) -> None:
+def talk_to_database(told: Chosen, wanted: Wanted) -> Exit:
     """Talk in a session of the database; its agent answers in this process."""
-    asyncio.run(_in_database(told, wanted))
+    return asyncio.run(_in_database(told, wanted))
 
 
-def talk_to_server(told: Chosen, url: str, token: str | None, wanted: Wanted) -> None:
+def talk_to_server(told: Chosen, url: str, token: str | None, wanted: Wanted) -> Exit:
     """Talk in a session that a server has; its agents answer there."""
     base = _checked(url)
-    asyncio.run(_at_server(base, token or _token(told), wanted))
+    return asyncio.run(_at_server(base, token or _token(told), wanted))
 
 
-async def _in_database(told: Chosen, wanted: Wanted) -> None:
+async def _in_database(told: Chosen, wanted: Wanted) -> Exit:
     settings = told.settings
     ladder = await asyncio.to_thread(climb, told, os.environ)
     agents = cast(ladder.agent, settings)
@@ -67,10 +70,10 @@ async def _in_database(told: Chosen, wanted: Wanted) -> None:
         raise ConfigError(f"no agent is called {wanted.to!r}", hint=f"There are: {', '.join(agents)}.")
     async with open_app(settings.db, agents=agents, owner=settings.owner) as app:
         exchange = DirectExchange(app, name=_shown(settings.db), owner=settings.owner, agent=wanted.to)
-        await _talk(exchange, wanted, wanted.place(None), ladder.why)
+        return await _talk(exchange, wanted, wanted.place(None), ladder.why)
 
 
-async def _at_server(base: httpx2.URL, token: str, wanted: Wanted) -> None:
+async def _at_server(base: httpx2.URL, token: str, wanted: Wanted) -> Exit:
     here = is_loopback(base.host)
     client = httpx2.AsyncClient(
         base_url=base,
@@ -82,16 +85,19 @@ async def _at_server(base: httpx2.URL, token: str, wanted: Wanted) -> None:
     async with client:
         # A server on another machine must be told on which one the directory is.
         place = wanted.place(None if here else socket.gethostname())
-        await _talk(RemoteExchange(client, agent=wanted.to), wanted, place, f"The agent of {base} answers.")
+        return await _talk(RemoteExchange(client, agent=wanted.to), wanted, place, f"The agent of {base} answers.")
 
 
-async def _talk(exchange: Exchange, wanted: Wanted, place: Address | None, why: str) -> None:
+async def _talk(exchange: Exchange, wanted: Wanted, place: Address | None, why: str) -> Exit:
     session = await _session(exchange, wanted, place)
+    if wanted.by_machine:
+        async with PipeInput().open() as program:
+            return await Machine(exchange, session).run(program)
     talk = Talk(exchange, place)
     if not is_terminal():
         async with PipeStage(plain_text).open() as pipe:
             await talk.run(pipe, session)
-        return
+        return Exit.COMPLETED
     # Whoever reads from a pipe does not pay for the line that is typed on.
     from backstay.cli.chat.prompt import PromptStage  # noqa: PLC0415
 
@@ -100,6 +106,7 @@ async def _talk(exchange: Exchange, wanted: Wanted, place: Address | None, why: 
     async with stage.open():
         await talk.run(stage, session)
     click.echo(f"Come back with: backstay chat --session {talk.session}")
+    return Exit.COMPLETED
 
 
 async def _session(exchange: Exchange, wanted: Wanted, place: Address | None) -> Session:

@@ -82,6 +82,9 @@ class PromptStage:
     async def hear(self) -> Heard:
         return await self._heard.get()
 
+    def go_on(self) -> None:
+        """Whoever types does not wait."""
+
     def put(self, text: str) -> bool:
         self._prompt.default_buffer.text = text
         self._prompt.default_buffer.cursor_position = len(text)

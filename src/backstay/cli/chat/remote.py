@@ -18,6 +18,7 @@ from backstay.model.search import SearchPage
 from backstay.model.session import Session
 from backstay.model.turn import Call, Turn
 from backstay.model.window import Moved, Window
+from backstay.server.problems import Problem, Refused
 
 T = TypeVar("T")
 
@@ -26,12 +27,21 @@ _SILENCE = 60.0
 # A summariser takes its time.
 _SUMMARY = 3_600.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
-_KINDS: dict[int, type[BackstayError]] = {404: NotFound, 409: Conflict, 412: Conflict, 503: StoreUnavailable}
 
 
-class _Problem(msgspec.Struct):
-    title: str = "the server answered with something unexpected"
-    hint: str = ""
+class _Missing(Refused, NotFound):
+    """The server has nothing of this name."""
+
+
+class _Clash(Refused, Conflict):
+    """What the server has is not in the state that was assumed."""
+
+
+class _Away(Refused, StoreUnavailable):
+    """The server, or what it needs, is away just now."""
+
+
+_KINDS: dict[int, type[Refused]] = {404: _Missing, 409: _Clash, 412: _Clash, 503: _Away}
 
 
 class _Submitted(msgspec.Struct):
@@ -237,10 +247,15 @@ def _read(content: bytes, kind: type[T]) -> T:
 def _refusal(status: int, body: bytes) -> BackstayError:
     """What a server says when it does not do what it was asked, as the error it is here."""
     try:
-        problem = msgspec.json.decode(body, type=_Problem)
+        problem = msgspec.json.decode(body, type=Problem)
     except (msgspec.DecodeError, UnicodeError):
-        problem = _Problem(hint="Check that --server is the URL of a Backstay server.")
-    return _KINDS.get(status, BackstayError)(problem.title, hint=problem.hint)
+        problem = Problem(
+            status=status,
+            code="foreign",
+            title="the server answered with something unexpected",
+            hint="Check that --server is the URL of a Backstay server.",
+        )
+    return _KINDS.get(status, Refused)(problem.status, problem.code, problem.title, hint=problem.hint)
 
 
 def _in_words(error: BackstayError | httpx2.RequestError) -> str:

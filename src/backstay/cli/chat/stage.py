@@ -10,7 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
 import msgspec
 
@@ -48,24 +48,28 @@ class Stage(Protocol):
         """What a person does next."""
         ...
 
+    def go_on(self) -> None:
+        """The line that was heard is dealt with."""
+        ...
+
     def put(self, text: str) -> bool:
         """Put words where a person can change them; False where nobody can."""
         ...
 
 
-class PipeStage:
-    """Reads lines from standard input, writes finished blocks as plain text to standard output."""
+class PipeInput:
+    """Lines of standard input, and signals. `errors` says what becomes of bytes that are no text."""
 
-    paced = True
+    UNREADABLE = "surrogateescape"
 
-    def __init__(self, spell: Callable[[Block], str]) -> None:
-        self._spell = spell
+    def __init__(self, errors: str = UNREADABLE) -> None:
+        self._errors = errors
         self._heard: asyncio.Queue[Heard] = asyncio.Queue()
-        # The next line is read when the one before was taken: a long file waits in its pipe, not in our memory.
+        # The next line is read when the one before was dealt with: a long file waits in its pipe, not in our memory.
         self._taken = threading.Semaphore(1)
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator["PipeStage"]:
+    async def open(self) -> AsyncIterator[Self]:
         """Listen inside the block."""
         loop = asyncio.get_running_loop()
         # A thread that nobody waits for: it may be reading when everything else is over.
@@ -77,6 +81,50 @@ class PipeStage:
         finally:
             loop.remove_signal_handler(signal.SIGINT)
 
+    async def hear(self) -> Heard:
+        """What comes next."""
+        return await self._heard.get()
+
+    def go_on(self) -> None:
+        """The line that was heard is dealt with; the next may come."""
+        self._taken.release()
+
+    def _read(self, loop: asyncio.AbstractEventLoop) -> None:
+        def hand_over(heard: Heard) -> None:
+            loop.call_soon_threadsafe(self._heard.put_nowait, heard)
+
+        with suppress(RuntimeError):  # The loop is closed: nobody listens any more.
+            for line in _lines(sys.stdin.fileno()) if sys.stdin else ():
+                self._taken.acquire()
+                hand_over(Line(line.decode(errors=self._errors).rstrip("\r")))
+            hand_over("end")
+
+
+def _lines(descriptor: int) -> Iterator[bytes]:
+    """The lines that are read there, without their ends.
+
+    Not from Python's own buffer: its lock is held while it waits, and an interpreter that ends meanwhile aborts.
+    """
+    begun: list[bytes] = []
+    while piece := os.read(descriptor, 65_536):
+        *whole, rest = piece.split(b"\n")
+        for line in whole:
+            yield b"".join([*begun, line])
+            begun.clear()
+        begun.append(rest)
+    if last := b"".join(begun):
+        yield last
+
+
+class PipeStage(PipeInput):
+    """Reads lines from standard input, writes finished blocks as plain text to standard output."""
+
+    paced = True
+
+    def __init__(self, spell: Callable[[Block], str]) -> None:
+        super().__init__(errors="replace")
+        self._spell = spell
+
     async def show(self, blocks: Sequence[Block]) -> None:
         for block in blocks:
             sys.stdout.write(self._spell(block) + "\n")
@@ -86,24 +134,8 @@ class PipeStage:
     def refresh(self) -> None:
         """Nothing is shown before it is finished."""
 
-    async def hear(self) -> Heard:
-        heard = await self._heard.get()
-        if isinstance(heard, Line):
-            self._taken.release()
-        return heard
-
     def put(self, text: str) -> bool:
         return False
-
-    def _read(self, loop: asyncio.AbstractEventLoop) -> None:
-        def hand_over(heard: Heard) -> None:
-            loop.call_soon_threadsafe(self._heard.put_nowait, heard)
-
-        with suppress(RuntimeError):  # The loop is closed: nobody listens any more.
-            for line in sys.stdin.buffer if sys.stdin else ():
-                self._taken.acquire()
-                hand_over(Line(line.decode(errors="replace").rstrip("\r\n")))
-            hand_over("end")
 
 
 @contextmanager

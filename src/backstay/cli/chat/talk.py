@@ -136,6 +136,7 @@ class Talk:
             line = await lines.get()
             if line.strip() and await self._do(line):
                 return
+            self._stage.go_on()
 
     async def _do(self, line: str) -> bool:
         """Do what a line says; whether the person leaves."""
