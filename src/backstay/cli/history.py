@@ -112,7 +112,7 @@ def edit(
 
 @click.command(epilog=FORK)
 @click.argument("session", type=SESSION)
-@click.option("--at", metavar="MESSAGE", help="Up to and including this message. [default: all that was said]")
+@click.option("--at", metavar="MESSAGE|TURN", help="Up to and including it. [default: all that was said]")
 @asks
 def fork(ask: Ask, *, session: str, at: str | None) -> None:
     """Begin a new session with what was said in this one, and print its id."""

@@ -401,8 +401,8 @@ class BlockingSession:
         """Have everything but the last `keep` tokens summarised; the window to read."""
         return self._portal.wait(self._session.compact(keep=keep, focus=focus))
 
-    def fork(self, at: MessageId | None = None) -> "BlockingSession":
-        """A new session from the ended turns of this one."""
+    def fork(self, at: MessageId | TurnId | None = None) -> "BlockingSession":
+        """A new session from the ended turns of this one, up to and including a message or a turn."""
         return BlockingSession(self._portal, self._portal.wait(self._session.fork(at)))
 
     def rename(self, title: str | None) -> Session:

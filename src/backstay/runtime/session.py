@@ -191,8 +191,8 @@ class SessionHandle:
         here = (await self.read()).window
         return next(window for window in await self.lineage() if window.id == here)
 
-    async def fork(self, at: MessageId | None = None) -> "SessionHandle":
-        """A new session from the ended turns of this one."""
+    async def fork(self, at: MessageId | TurnId | None = None) -> "SessionHandle":
+        """A new session from the ended turns of this one, up to and including a message or a turn."""
         forked = await self._desk.crossing.write(Store.fork, self.id, owner=self.owner, at=at)
         return SessionHandle(self._desk, forked.id, self.owner, self._agent)
 

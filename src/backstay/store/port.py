@@ -358,8 +358,8 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def fork(self, session: SessionId, *, owner: str, at: MessageId | None = None) -> Session:
-        """A new session from the ended turns of this one, up to and including a message. Always allowed.
+    def fork(self, session: SessionId, *, owner: str, at: MessageId | TurnId | None = None) -> Session:
+        """A new session from the ended turns of this one, up to and including a message or a turn. Always allowed.
 
         Copies no message; inherits no lease, queue, address or request id.
         """

@@ -422,9 +422,9 @@ class SqlStore(Store):
         served = None if isinstance(start, bool) else start
         return self._write(retrying.edit, request, check_message_id(message), parts_of(content), served)
 
-    def fork(self, session: SessionId, *, owner: str, at: MessageId | None = None) -> Session:
-        message = None if at is None else check_message_id(at)
-        return self._write(history.fork, check_session_id(session), owner, message)
+    def fork(self, session: SessionId, *, owner: str, at: MessageId | TurnId | None = None) -> Session:
+        end = None if at is None else _checked_end(at)
+        return self._write(history.fork, check_session_id(session), owner, end)
 
     def rotate(
         self,
@@ -830,6 +830,11 @@ def _whole(what: str, value: object) -> int:
     if type(value) is not int:
         raise InvalidPayload(f"{what} is {value!r}", hint="Pass a whole number.")
     return value
+
+
+def _checked_end(at: MessageId | TurnId) -> MessageId | TurnId:
+    """The same id, of a message or a turn, or `NotFound`."""
+    return check_turn_id(at) if isinstance(at, str) and at.startswith("trn_") else check_message_id(at)
 
 
 def _checked_query(query: ChapterQuery) -> ChapterQuery:

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from backstay.errors import AgentFailed, Conflict
-from backstay.model.ids import MessageId
+from backstay.model.ids import MessageId, TurnId
 from backstay.model.session import Session
 from backstay.model.window import Moved, Window
 from backstay.server.call import Answer, Call, Nothing, etag
@@ -29,9 +29,9 @@ class Edit(Said, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ForkAt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The last message the fork shall have; all of them if none is named."""
+    """The last message the fork shall have, or the last turn; everything if none is named."""
 
-    at: MessageId | None = None
+    at: MessageId | TurnId | None = None
 
 
 class Compact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -27,6 +27,12 @@ WHERE e.session_id = :session AND e.number <= :number AND e.last >= :number ORDE
 SELECT e.number, e.format, e.body FROM events e
 WHERE e.session_id = :session AND e.number >= :first AND e.turn_id = :turn ORDER BY e.number
 
+-- name: first_said
+-- Where the first messages stand that a turn's events speak of. No row: it has not begun.
+SELECT e.source_id, e.low FROM events e
+WHERE e.session_id = :session AND e.number >= :first AND e.turn_id = :turn AND e.source_id IS NOT NULL
+ORDER BY e.number LIMIT 1
+
 -- name: foldable_turns
 -- Ended turns that still have deltas of their own.
 SELECT t.id, t.session_id, t.first_event FROM turns t

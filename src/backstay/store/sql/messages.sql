@@ -26,6 +26,13 @@ WHERE m.window_id = :window AND m.position >= :low AND m.position < :high
     AND (m.turn_id IS NULL OR m.turn_id <> :turn)
 ORDER BY m.position DESC LIMIT 1
 
+-- name: other_turn_after
+-- The position of the first message in this stretch that belongs to another turn. No row: all belong to this one.
+SELECT m.position FROM messages m
+WHERE m.window_id = :window AND m.position >= :low AND m.position < :high
+    AND (m.turn_id IS NULL OR m.turn_id <> :turn)
+ORDER BY m.position LIMIT 1
+
 -- name: last_with_turn
 -- The last message in this stretch that belongs to a turn. No row: none does.
 SELECT m.position, m.turn_id FROM messages m

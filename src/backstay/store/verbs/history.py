@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from backstay.errors import Conflict, CorruptRecord, InvalidPayload, LeaseLost, NotFound, NothingToDo
 from backstay.model.codec import encode_parts, write_parts
 from backstay.model.event import SessionCreated, WindowOpened
-from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
+from backstay.model.ids import MessageId, SessionId, TurnId, WindowId, message_of
 from backstay.model.message import Message, NewMessage
 from backstay.model.session import Session
 from backstay.model.turn import OpenTurn, Rotated
@@ -16,6 +16,7 @@ from backstay.store.door import Door, find, find_held, leave
 from backstay.store.engine import Transaction
 from backstay.store.verbs import events, messages, pairing, running, sessions, windows
 from backstay.store.verbs.messages import Written
+from backstay.store.verbs.turns import find as find_turn
 from backstay.store.verbs.windows import Opening, Spot
 
 
@@ -127,8 +128,8 @@ def branch(tx: Transaction, door: Door, spot: Spot, reason: WindowReason) -> Non
     _opened(tx, door, WindowOpened(window, parent, reason, door.length))
 
 
-def fork(tx: Transaction, session: SessionId, owner: str, at: MessageId | None) -> Session:
-    """A new session that begins as this one is, up to and including a message."""
+def fork(tx: Transaction, session: SessionId, owner: str, at: MessageId | TurnId | None) -> Session:
+    """A new session that begins as this one is, up to and including a message, or up to the end of a turn."""
     door = find(tx, session, owner)
     running.reap(tx, door)
     forked = fork_from(tx, door, at)
@@ -136,7 +137,7 @@ def fork(tx: Transaction, session: SessionId, owner: str, at: MessageId | None) 
     return forked.value(tx.now)
 
 
-def fork_from(tx: Transaction, door: Door, at: MessageId | None) -> Door:
+def fork_from(tx: Transaction, door: Door, at: MessageId | TurnId | None) -> Door:
     """The door of a new session made from this one's ended turns. The caller writes it; the source is untouched."""
     spot = _fork_spot(tx, door, at)
     session, window = tx.ids.session(), tx.ids.window()
@@ -210,19 +211,35 @@ def enter_idle(tx: Transaction, session: SessionId, owner: str, expect_revision:
     return door
 
 
-def _fork_spot(tx: Transaction, door: Door, at: MessageId | None) -> Spot:
-    spot = Spot(door.window, door.length)
-    if at is not None:
-        place = windows.locate(tx, door.window, at)
-        if place is None:
-            raise NotFound(f"{at} is not part of {door.id}", hint="Fork at a message that the session reads now.")
-        spot = Spot(place.window, place.position + 1)
+def _fork_spot(tx: Transaction, door: Door, at: MessageId | TurnId | None) -> Spot:
+    spot = Spot(door.window, door.length) if at is None else _spot_behind(tx, door, at)
     last = windows.last_turn(tx, spot.window, spot.position)
     if last is None or last[0] != door.running:
         return spot
     if at is not None:
         raise Conflict(f"{at} belongs to {door.running}, which still runs", hint="Fork at an earlier message, or wait.")
     return last[1]
+
+
+def _spot_behind(tx: Transaction, door: Door, at: MessageId | TurnId) -> Spot:
+    """The spot behind a message, or behind all that a turn left."""
+    message = MessageId(at) if at.startswith("msg_") else _message_in(tx, TurnId(at), door.owner)
+    place = None if message is None else windows.locate(tx, door.window, message)
+    if message is None or place is None:
+        raise NotFound(f"{at} is not part of {door.id}", hint="Fork at what the session reads now.")
+    if message == at:
+        return Spot(place.window, place.position + 1)
+    return windows.end_of_turn(tx, place, messages.turn_of(tx, message))
+
+
+def _message_in(tx: Transaction, turn: TurnId, owner: str) -> MessageId | None:
+    """A message of a turn: the first that its agent said, or else what it was asked."""
+    said = message_of(turn, 0)
+    if tx.one("message_place", message=said) is not None:
+        return said
+    row = find_turn(tx, turn, owner)
+    place = tx.one("first_said", session=row.session, first=row.event, turn=turn)
+    return None if place is None else messages.at(tx, place[0], place[1]).id
 
 
 def _open_compacted(tx: Transaction, door: Door, said: Sequence[NewMessage], keep_from: int) -> None:

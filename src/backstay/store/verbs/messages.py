@@ -113,6 +113,15 @@ def place_of(tx: Transaction, message: MessageId) -> tuple[WindowId, int, int]:
     return row[0], row[1], row[1] + 1
 
 
+def turn_of(tx: Transaction, message: MessageId) -> TurnId:
+    """The turn in which a message was said."""
+    row = tx.one("message_place", message=message)
+    if row is None or row[2] is None:
+        raise CorruptRecord(message, "is of no turn")
+    turn: TurnId = row[2]
+    return turn
+
+
 def show_last_of_window(tx: Transaction, door: Door) -> None:
     """Make the preview say what was said last in the session's window now."""
     door.preview = None

@@ -169,6 +169,18 @@ def locate(tx: Transaction, window: WindowId, message: MessageId) -> Spot | None
     return None
 
 
+def end_of_turn(tx: Transaction, spot: Spot, turn: TurnId) -> Spot:
+    """The spot behind the last message of a turn, one of whose messages stands at this one."""
+    for part in stretches(tx, spot.window):
+        rest = part.between(spot.position, END)
+        if rest is None:
+            continue
+        row = tx.one("other_turn_after", window=rest.source, low=rest.low, high=rest.high, turn=turn)
+        if row is not None:
+            return Spot(spot.window, rest.start + row[0] - rest.low)
+    return Spot(spot.window, length(tx, spot.window))
+
+
 def last_turn(tx: Transaction, window: WindowId, until: int = END) -> tuple[TurnId, Spot] | None:
     """The last turn among a window's first `until` messages, and the spot before it.
 

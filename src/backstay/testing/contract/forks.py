@@ -5,10 +5,10 @@ import pytest
 
 from backstay.errors import Conflict, NotFound
 from backstay.model import message
-from backstay.model.content import Text
+from backstay.model.content import Text, ToolCall, ToolResult
 from backstay.model.event import SessionCreated
 from backstay.model.session import Ttl
-from backstay.model.turn import Completed
+from backstay.model.turn import Completed, Interrupted
 from backstay.store import Store
 from backstay.testing.clock import ManualClock
 from backstay.testing.contract.base import ContractBase
@@ -19,7 +19,9 @@ from backstay.testing.contract.makers import (
     enqueue,
     look,
     new_session,
+    refused,
     room,
+    run,
     said_in,
     say,
     start,
@@ -66,6 +68,57 @@ class ForkContract(ContractBase):
         forks = [store.fork(session, owner=ME, at=one.id).id for one in said]
 
         assert [said_in(store, fork) for fork in forks] == [said[: end + 1] for end in range(len(said))]
+
+    def test_a_fork_at_every_turn_ends_with_the_last_that_was_said_in_it(self, store: Store) -> None:
+        turns = [
+            run(store, room(), "look", [ToolCall("c1", "look"), ToolResult("c1"), Text("seen")]).turn,
+            run(store, room(), "nobody answers", []).turn,
+            run(store, room(), "again", [Text("seen again")]).turn,
+        ]
+        session = turns[0].session
+        turns += talk(store, session, 1)
+        store.fold(older_than=0)
+        said = said_in(store, session)
+
+        forks = [store.fork(session, owner=ME, at=turn.id).id for turn in turns]
+
+        assert [said_in(store, fork) for fork in forks] == [said[:4], said[:5], said[:7], said]
+        # What a fork shares was said in turns of its source.
+        assert said_in(store, store.fork(forks[2], owner=ME, at=turns[1].id).id) == said[:5]
+
+    def test_a_fork_at_a_turn_that_was_compacted_away_reads_what_stood_before_its_end(self, store: Store) -> None:
+        session = new_session(store)
+        _, second, _ = talk(store, session, 3)
+        said = said_in(store, session)
+        compact(store, session, keep_from=3)
+        compact(store, session, keep_from=3)
+
+        fork = store.fork(session, owner=ME, at=second.id)
+
+        assert said_in(store, fork.id) == said[:4]
+
+    def test_a_fork_at_a_turn_that_goes_on_for_another_has_what_both_said(self, store: Store) -> None:
+        proof = say(store, start(store, room(), "go"), Text("one "))
+        store.finish(proof, Interrupted())
+        again = store.resume(proof.id, owner=ME)
+        store.finish(again, Completed(), bodies=[Text("two")])
+        talk(store, proof.session, 1)
+
+        forks = [store.fork(proof.session, owner=ME, at=turn) for turn in (proof.id, again.id)]
+
+        assert [texts(store, fork.id) for fork in forks] == [["go", "one "], ["go", "one ", "two"]]
+
+    def test_a_fork_at_a_turn_that_runs_waits_was_undone_or_is_anothers_is_refused(self, store: Store) -> None:
+        session = new_session(store)
+        undone = talk(store, session, 1)[0].id
+        store.undo(session, owner=ME)
+        running = start(store, session)
+        waiting = enqueue(store, session).id
+        elsewhere = talk(store, new_session(store), 1)[0].id
+
+        for turn, error in ((running.id, Conflict), (waiting, NotFound), (undone, NotFound), (elsewhere, NotFound)):
+            with refused(store, session, error):
+                store.fork(session, owner=ME, at=turn)
 
     def test_a_fork_at_a_message_that_was_compacted_away_reads_what_stood_before_it(self, store: Store) -> None:
         session = new_session(store)

@@ -1,5 +1,5 @@
 // What a reader can do to the open session. Each is one request; what comes of it is told by the stream.
-import { ask, get, insist, patch, post, put, remove } from "./api.js";
+import { ask, insist, patch, post, put, remove } from "./api.js";
 import { attempt, tell } from "./notices.js";
 import { current, enter, story } from "./room.js";
 import { go } from "./route.js";
@@ -40,16 +40,10 @@ export const decide = (turn, call, approved) =>
 /** A new session with everything up to the end of a turn; with all of it, if none is named. */
 export const fork = (turn = null) =>
   attempt(async () => {
-    const body = turn ? { at: await lastMessageOf(turn) } : {};
-    const { id } = await post(at("/fork"), body);
+    const { id } = await post(at("/fork"), turn ? { at: turn } : {});
     go(id);
     tell("Forked. The session it came from is unchanged.");
   });
-
-async function lastMessageOf(turn) {
-  const { messages } = await get(at("/messages"), { last: 1000 });
-  return messages.findLast((message) => message.turn === turn)?.id;
-}
 
 // --- filing -------------------------------------------------------------------------------------------------------------
 
