@@ -120,6 +120,17 @@ def test_a_conversation_is_shown_with_all_that_was_said(told: Tell, place: Place
     assert [one["role"] for one in told("show", session, "--json").json["messages"]] == ["user", "assistant"] * 3
 
 
+def test_a_list_shows_the_sessions_in_which_an_agent_was_asked_last(told: Tell, place: Place) -> None:
+    with open_store(place) as store:
+        one, two = (store.create(owner=ME).id for _ in range(2))
+        for session, agent in ((one, "writer"), (two, "writer"), (two, "reviewer")):
+            store.submit(session, "hello", owner=ME, agent=agent)
+
+    for agent, wanted in (("writer", [one]), ("reviewer", [two]), ("nobody", [])):
+        found = told("list", "--agent", agent, "--json").json["sessions"]
+        assert [(session["id"], session["agent"]) for session in found] == [(session, agent) for session in wanted]
+
+
 def test_a_tool_is_shown_with_how_long_it_took(told: Tell, place: Place) -> None:
     clock = ManualClock()
     with open_store(place, clock=clock) as store:

@@ -31,6 +31,7 @@ class Listed(Struct):
 @click.command("list", epilog=EXAMPLES)
 @click.option("--state", type=click.Choice(["open", "ended", "expired"]), help="Only sessions in this state.")
 @click.option("--tag", help="Only sessions with this tag.")
+@click.option("--agent", help="Only sessions in which this agent was asked last.")
 @click.option("--platform", help="Only sessions whose first address was of this chat platform.")
 @click.option("--workspace", metavar="DIR", help="Only sessions that work in this directory.")
 @click.option("--pinned", is_flag=True, help="Only pinned ones.")
@@ -45,6 +46,7 @@ def list_sessions(
     *,
     state: str | None,
     tag: str | None,
+    agent: str | None,
     platform: str | None,
     workspace: str | None,
     pinned: bool,
@@ -60,6 +62,7 @@ def list_sessions(
     wanted = SessionFilter(
         state=state,  # type: ignore[arg-type]  # one of the choices above
         tag=tag,
+        agent=agent,
         family="chat" if platform is not None else "workspace" if workspace is not None else None,
         place=platform if workspace is None else workspace_place(directory(workspace)),
         pinned=True if pinned else None,

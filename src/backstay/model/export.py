@@ -59,6 +59,7 @@ class Facts(_Entry, frozen=True, kw_only=True):
     idle_ttl: Number | None = None
     expires_by: Number | None = None
     metadata: dict[str, str] = {}
+    agent: str | None = None
 
 
 class ExportedAddress(_Entry, frozen=True, kw_only=True):

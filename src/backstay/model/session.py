@@ -19,7 +19,10 @@ class Ttl(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """A session as it was at one moment; everything a list needs, nothing that grows with its history."""
+    """A session as it was at one moment; everything a list needs, nothing that grows with its history.
+
+    `agent` is the one that was asked last.
+    """
 
     id: SessionId
     owner: str
@@ -49,6 +52,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int | None
     ended_at: int | None
     metadata: dict[str, str] = {}
+    agent: str | None = None
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +84,7 @@ class SessionFilter(msgspec.Struct, frozen=True, kw_only=True):
     tag: str | None = None
     family: str | None = None
     place: str | None = None
+    agent: str | None = None
     pinned: bool | None = None
     archived: bool | None = None
 

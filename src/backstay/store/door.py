@@ -61,6 +61,7 @@ class Door(msgspec.Struct):
     active_at: int
     ended_at: int | None
     metadata: str
+    agent: str | None
 
     def lease(self) -> Lease | None:
         """The lease of the running turn's holder."""
@@ -121,6 +122,7 @@ class Door(msgspec.Struct):
             expires_at=self.expires_at(),
             ended_at=self.ended_at,
             metadata=decode_metadata(f"metadata of {self.id}", self.metadata) if self.metadata != "{}" else {},
+            agent=self.agent,
         )
 
     # --- what verbs do to it ----------------------------------------------------------------------------------------

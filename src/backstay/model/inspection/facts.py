@@ -43,6 +43,8 @@ def _check_texts(export: Export, limits: Limits) -> None:
         for tag in facts.tags:
             check_name("a tag", tag, limits.tag_bytes)
         check_metadata(facts.metadata, limits)
+        if facts.agent is not None:
+            check_name("the agent", facts.agent, limits.name_bytes)
         if facts.place is not None:
             check_text("the place", facts.place, limits.message_bytes)
     with at("$.marks"):

@@ -31,6 +31,7 @@ class ListQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     tag: str | None = None
     family: str | None = None
     place: str | None = None
+    agent: str | None = None
     pinned: bool | None = None
     archived: bool | None = None
 
@@ -91,6 +92,7 @@ async def list_sessions(call: Call[Nothing, ListQuery]) -> Answer:
         tag=query.tag,
         family=query.family,
         place=query.place,
+        agent=query.agent,
         pinned=query.pinned,
         archived=query.archived,
     )

@@ -80,6 +80,7 @@ TABLES = (
             "id owner state revision context fence last_event held_event window_id start length holder lease_until"
             " lease_boot running_id cancelling waiting steering queued turns activity touched_at preview title title_by"
             " pinned archived tags family place source_id idle_ttl expires_by created_at active_at ended_at metadata"
+            " agent"
         ),
     ),
     Table("addresses", ("owner", "key"), _words("owner key spelling session_id generation")),

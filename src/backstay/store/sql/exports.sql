@@ -27,11 +27,11 @@ SELECT 1 FROM turns WHERE id = :turn
 INSERT INTO sessions (
     id, owner, state, revision, context, fence, last_event, held_event, window_id, start, length, waiting, steering,
     queued, turns, activity, touched_at, preview, title, title_by, pinned, archived, tags, family, place, source_id,
-    idle_ttl, expires_by, created_at, active_at, ended_at, metadata
+    idle_ttl, expires_by, created_at, active_at, ended_at, metadata, agent
 ) VALUES (
     :session, :owner, :state, :revision, :context, :fence, :last_event, :last_event, :window, :start, :length, :waiting,
     :steering, :queued, :turns, :activity, :touched_at, :preview, :title, :title_by, :pinned, :archived, :tags, :family,
-    :place, :source, :idle_ttl, :expires_by, :created_at, :active_at, :ended_at, :metadata
+    :place, :source, :idle_ttl, :expires_by, :created_at, :active_at, :ended_at, :metadata, :agent
 )
 
 -- name: import_turn

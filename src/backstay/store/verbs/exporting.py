@@ -82,6 +82,7 @@ def _facts(door: Door) -> Facts:
         idle_ttl=door.idle_ttl,
         expires_by=door.expires_by,
         metadata=decode_metadata(f"metadata of {door.id}", door.metadata),
+        agent=door.agent,
     )
 
 

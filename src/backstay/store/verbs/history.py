@@ -141,7 +141,16 @@ def fork_from(tx: Transaction, door: Door, at: MessageId | TurnId | None) -> Doo
     """The door of a new session made from this one's ended turns. The caller writes it; the source is untouched."""
     spot = _fork_spot(tx, door, at)
     session, window = tx.ids.session(), tx.ids.window()
-    sessions.insert(tx, session, door.owner, window=window, family=door.family, place=door.place, source=door.id)
+    sessions.insert(
+        tx,
+        session,
+        door.owner,
+        window=window,
+        family=door.family,
+        place=door.place,
+        source=door.id,
+        agent=door.agent,
+    )
     forked = find(tx, session, door.owner)
     windows.open_cut(tx, window, Opening(session, forked.last_event + 1, door.window, "fork"), spot)
     forked.start = forked.length = spot.position

@@ -20,6 +20,7 @@ from backstay.model.export import (
 from backstay.model.ids import SessionId
 from backstay.model.message import Message
 from backstay.model.renewal import renewed, turns_named
+from backstay.model.turn import COMPACTOR
 from backstay.store.door import find
 from backstay.store.engine import Transaction
 from backstay.store.verbs import blobs, deletion, events, messages, running, sessions, windows
@@ -129,7 +130,14 @@ def _write_session(tx: Transaction, export: Export, owner: str) -> None:
         active_at=facts.active_at,
         ended_at=facts.ended_at,
         metadata=encode_metadata(facts.metadata),
+        agent=facts.agent or _asked_last(export),
     )
+
+
+def _asked_last(export: Export) -> str | None:
+    """The agent of a session that was exported before that was known of it."""
+    asked = [turn for turn in export.turns if turn.agent not in (None, COMPACTOR)]
+    return max(asked, key=lambda turn: turn.event).agent if asked else None
 
 
 def _write_marks(tx: Transaction, export: Export, owner: str) -> None:

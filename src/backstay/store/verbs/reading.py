@@ -29,7 +29,7 @@ def sessions(
     """The next doors of the list, newest first, and where it goes on."""
     start = after or SessionCursor(active_at=END, id=_TOP)
     rows = tx.all(
-        "list_sessions",
+        _list_for(filter),
         owner=owner,
         active_at=start.active_at,
         id=start.id,
@@ -37,6 +37,7 @@ def sessions(
         tag=filter.tag,
         family=filter.family,
         place=filter.place,
+        agent=filter.agent,
         pinned=filter.pinned,
         archived=filter.archived,
         now=tx.now,
@@ -45,6 +46,13 @@ def sessions(
     doors = [Door(*row) for row in rows[:limit]]
     more = SessionCursor(active_at=doors[-1].active_at, id=doors[-1].id) if len(rows) > limit else None
     return doors, more
+
+
+def _list_for(filter: SessionFilter) -> str:
+    """The statement that reads no more sessions than it must, whatever else is asked for."""
+    if filter.agent is not None:
+        return "list_sessions_of_agent"
+    return "list_sessions" if filter.place is None else "list_sessions_of_place"
 
 
 def beginning_with(tx: Transaction, prefix: str, owner: str, limit: int) -> list[Door]:

@@ -240,6 +240,7 @@ def insert(
     ttl: Ttl | None = None,
     source: SessionId | None = None,
     metadata: Mapping[str, str] | None = None,
+    agent: str | None = None,
 ) -> None:
     """A new session's row; its window and first event are the caller's to write."""
     idle, absolute = _milliseconds(ttl)
@@ -255,6 +256,7 @@ def insert(
         expires_by=None if absolute is None else tx.now + absolute,
         now=tx.now,
         metadata=encode_metadata(metadata or {}),
+        agent=agent,
     )
 
 

@@ -268,7 +268,10 @@ def ask_to_cancel(tx: Transaction, door: Door, turn: TurnId) -> None:
 
 
 def new_row(tx: Transaction, door: Door, turn: TurnId, agent: str | None, state: TurnState) -> TurnRow:
-    """The row of a turn that is about to be told of."""
+    """The row of a turn that is about to be told of. Whoever is asked is the session's agent from now on."""
+    if agent not in (None, COMPACTOR, door.agent):
+        door.agent = agent
+        tx.run("set_agent", session=door.id, agent=agent)
     ended = state == "ended"
     return TurnRow(
         id=turn,

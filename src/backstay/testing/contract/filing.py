@@ -7,16 +7,22 @@ import pytest
 from backstay.errors import InvalidPayload, RevisionMismatch, TooLarge
 from backstay.model import event
 from backstay.model.ids import SessionId
-from backstay.model.session import Filing, Ttl
+from backstay.model.session import Filing, SessionFilter, Ttl
+from backstay.model.turn import Completed
 from backstay.store import Store
 from backstay.testing.clock import ManualClock
 from backstay.testing.contract.base import ContractBase
 from backstay.testing.contract.makers import (
+    AGENT,
     ME,
+    STRANGER,
+    enqueue,
     look,
     new_session,
     refused,
     room,
+    run,
+    start,
     talk,
     told,
 )
@@ -179,6 +185,49 @@ class FilingContract(ContractBase):
         after = filed.session
         assert (after.revision, after.last_event) == (before.revision + 1, before.last_event + 1)
         assert (after.context, after.activity, after.active_at) == (before.context, before.activity, before.active_at)
+
+    # --- agents -----------------------------------------------------------------------------------------------------
+
+    def test_a_session_is_the_agents_that_was_asked_last_in_it(self, store: Store) -> None:
+        session = new_session(store)
+        assert store.session(session, owner=ME).agent is None
+        talk(store, session)
+        agents = [store.session(session, owner=ME).agent]
+
+        proof = start(store, session, agent="one")
+        agents.append(store.session(session, owner=ME).agent)
+        enqueue(store, session, agent="two")
+        agents.append(store.session(session, owner=ME).agent)
+        store.finish(proof, Completed())
+        agents.append(store.fork(session, owner=ME).agent)
+
+        assert agents == [None, "one", "two", "two"]
+
+    def test_a_compaction_is_nobodys_session(self, store: Store) -> None:
+        session = run(store, room()).turn.session
+
+        assert store.compact(session, owner=ME).opened is not None
+
+        assert store.session(session, owner=ME).agent == AGENT
+
+    def test_a_list_shows_the_sessions_of_one_agent_page_by_page(self, store: Store, clock: ManualClock) -> None:
+        made = []
+        for number in range(7):
+            clock.advance(HOUR)
+            made.append(start(store, room(f"room {number}"), agent="odd" if number % 2 else "even").session)
+        new_session(store)
+        wanted, after, pages = SessionFilter(agent="even"), None, []
+        for _ in range(2):
+            page = store.list(owner=ME, filter=wanted, after=after, limit=2)
+            pages.append([session.id for session in page.sessions])
+            after = page.next
+
+        assert pages == [[made[6], made[4]], [made[2], made[0]]]
+        assert after is None
+        assert store.list(owner=STRANGER, filter=wanted).sessions == ()
+        assert store.list(owner=ME, filter=SessionFilter(agent="nobody")).sessions == ()
+        both = SessionFilter(agent="odd", place="matrix", family="chat")
+        assert [session.id for session in store.list(owner=ME, filter=both).sessions] == [made[5], made[3], made[1]]
 
     # --- marks ------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,20 @@
 // The list of sessions: pure functions over its lines, newest first.
 
-export const NO_LINES = { byId: new Map(), order: [], next: undefined };
+export const NO_LINES = { byId: new Map(), order: [], pages: new Map() };
+
+// The list is read page by page, for each thing that a reader chose to see: how far, and where it goes on. `next` is
+// undefined before the first page and null after the last.
+const UNREAD = { next: undefined, floor: Infinity };
+
+/** How far the list was read for what the reader chose. */
+export const readTo = (lines, filter) => lines.pages.get(nameOfFilter(filter)) ?? UNREAD;
+
+/** What a server is asked for. What runs is not in an index of its own: it is looked for among what is here. */
+export function queryOf({ archived, tag, place, agent }) {
+  return { archived: archived ? "true" : "false", tag, place, agent };
+}
+
+const nameOfFilter = (filter) => JSON.stringify(Object.values(queryOf(filter)).map((value) => value ?? null));
 
 const newer = (one, other) => other.active_at - one.active_at || (one.id < other.id ? 1 : -1);
 
@@ -11,8 +25,12 @@ export function withLines(lines, found) {
   return { ...lines, byId, order: [...byId.values()].sort(newer) };
 }
 
-/** The list with a further page at its end. */
-export const withPage = (lines, page) => ({ ...withLines(lines, page.sessions), next: page.next });
+/** The list with a further page of what the reader chose. */
+export function withPage(lines, filter, page) {
+  const floor = page.next ? page.sessions.at(-1).active_at : -Infinity;
+  const pages = new Map(lines.pages).set(nameOfFilter(filter), { next: page.next, floor });
+  return { ...withLines(lines, page.sessions), pages };
+}
 
 /** The list without a session. */
 export function withoutLine(lines, id) {
@@ -22,11 +40,12 @@ export function withoutLine(lines, id) {
 }
 
 /** Whether a line passes what the reader chose to see. */
-export function passes(line, { archived, tag, place, state }) {
+export function passes(line, { archived, tag, place, agent, state }) {
   return (
     line.archived === Boolean(archived) &&
     (!tag || line.tags.includes(tag)) &&
     (!place || placeOf(line) === place) &&
+    (!agent || line.agent === agent) &&
     (!state || (state === "running" ? Boolean(line.running) : line.state === state))
   );
 }
@@ -36,7 +55,9 @@ export const placeOf = (line) => (line.family && line.place ? line.place : null)
 
 /** The list as rows: what is pinned, then a heading for each span of days. */
 export function rowsOf(lines, filter, now) {
-  const shown = lines.order.filter((line) => passes(line, filter));
+  // What is known from elsewhere and lies below the pages that were read comes when they reach it.
+  const { floor } = readTo(lines, filter);
+  const shown = lines.order.filter((line) => passes(line, filter) && (line.pinned || line.active_at >= floor));
   const rows = [];
   let heading = null;
   for (const line of [...shown.filter((one) => one.pinned), ...shown.filter((one) => !one.pinned)]) {

@@ -1,34 +1,35 @@
 // The shelf: the list of sessions, what is unread or asks for somebody in it, and what was searched for.
-import { batch, computed, signal } from "../vendor/page.js";
+import { computed, signal } from "../vendor/page.js";
 import { get } from "./api.js";
-import { NO_LINES, withLines, withoutLine, withPage } from "./lines.js";
+import { NO_LINES, placeOf, queryOf, readTo, withLines, withoutLine, withPage } from "./lines.js";
+import { about } from "./server.js";
 
 export const lines = signal(NO_LINES);
 export const glances = signal(new Map());
 export const filter = signal({});
-export const loaded = signal(false);
+/** Whether the list of what the reader chose is here, as far as it was read. */
+export const loaded = computed(() => readTo(lines.value, filter.value).next !== undefined);
 
 const PAGE = 50;
 let loading = null;
 let looking = new Set();
 
-/** Fetch the next page of the list, if there is one; asking twice at once asks once. */
-export function more() {
-  if (lines.value.next === null || loading) return loading ?? Promise.resolve();
-  loading = fetchPage().finally(() => (loading = null));
-  return loading;
+/** Fetch the next page of what the reader chose, if there is one; asking twice at once asks once. */
+export async function more() {
+  const chosen = filter.value;
+  if (loading) return loading.chosen === chosen ? loading.page : loading.page.catch(() => {}).then(more);
+  if (readTo(lines.value, chosen).next === null) return undefined;
+  loading = { chosen, page: fetchPage(chosen).finally(() => (loading = null)) };
+  return loading.page;
 }
 
-async function fetchPage() {
-  const first = !loaded.value;
-  const page = await get("/api/sessions", { limit: PAGE, after: lines.value.next });
+async function fetchPage(chosen) {
+  const { next } = readTo(lines.value, chosen);
+  const page = await get("/api/sessions", { ...queryOf(chosen), limit: PAGE, after: next });
   // What is pinned stands at the top, however long ago anything happened there.
-  const pinned = first ? (await get("/api/sessions", { pinned: "true", limit: 200 })).sessions : [];
-  batch(() => {
-    lines.value = withPage(withLines(lines.value, pinned), page);
-    loaded.value = true;
-  });
-  lookAt(page.sessions.map(({ id }) => id));
+  const pinned = next ? [] : (await get("/api/sessions", { ...queryOf(chosen), pinned: "true", limit: 200 })).sessions;
+  lines.value = withPage(withLines(lines.value, pinned), chosen, page);
+  lookAt([...pinned, ...page.sessions].map(({ id }) => id));
 }
 
 /** What the stream tells of the list. */
@@ -83,5 +84,7 @@ export function markOf(line, glance, open) {
 }
 
 export const tags = computed(() => distinct(lines.value.order.flatMap((line) => line.tags)));
-export const places = computed(() => distinct(lines.value.order.map((line) => line.place).filter(Boolean)));
+export const places = computed(() => distinct(lines.value.order.map(placeOf).filter(Boolean)));
+export const agents = computed(() => distinct([...served(), ...lines.value.order.map((line) => line.agent).filter(Boolean)]));
+const served = () => about.value?.facts.agents ?? [];
 const distinct = (values) => [...new Set(values)].sort();

@@ -106,3 +106,9 @@ DELETE FROM search
 -- name: index_beyond_the_messages
 -- Keys are never given out again, so those of deleted messages may count as indexed.
 SELECT i.key FROM indexed i CROSS JOIN keys k WHERE i.key > k.last_value
+
+-- name: list_sessions_of_place
+-- The sessions from one place, newest first, by the index of what a place is known by.
+SELECT {{session_columns}} FROM sessions s
+WHERE md5(s.place) = md5(CAST(:place AS TEXT)) AND s.place IS NOT NULL AND {{on_list}}
+ORDER BY s.active_at DESC, s.id DESC LIMIT :limit

@@ -2,13 +2,13 @@
 import { create } from "../actions.js";
 import { html, steady, useEffect, useMemo, useRef, useState } from "../html.js";
 import { Icon } from "../icon.js";
-import { nameOf, rowsOf } from "../lines.js";
+import { nameOf, readTo, rowsOf } from "../lines.js";
 import { attempt } from "../notices.js";
 import { current } from "../room.js";
 import { go } from "../route.js";
 import { about, isScripted } from "../server.js";
 import { sheet, sidebar } from "../sheet.js";
-import { filter, glances, lines, loaded, markOf, more, places, tags } from "../shelf.js";
+import { agents, filter, glances, lines, loaded, markOf, more, places, tags } from "../shelf.js";
 import { when } from "../words.js";
 
 const HEADING = 34;
@@ -41,12 +41,22 @@ const who = () => {
 function Filters() {
   const chosen = filter.value;
   const set = (change) => (filter.value = { ...chosen, ...change });
-  const choices = [...tags.value.map((tag) => ["tag", tag]), ...places.value.map((place) => ["place", place])];
   return html`<div class="filters" role="group" aria-label="Show only">
     <button type="button" aria-pressed=${chosen.state === "running"} onClick=${() => set({ state: chosen.state ? null : "running" })}>Running</button>
     <button type="button" aria-pressed=${Boolean(chosen.archived)} onClick=${() => set({ archived: !chosen.archived })}>Archived</button>
-    ${choices.map(([kind, value]) => html`<button type="button" key=${kind + value} aria-pressed=${chosen[kind] === value} onClick=${() => set({ [kind]: chosen[kind] === value ? null : value })}>${kind === "tag" ? "#" : ""}${value}</button>`)}
+    <${Choice} name="Agent" any="Any agent" values=${agents.value.length > 1 ? agents.value : []} chosen=${chosen.agent} onChoose=${(agent) => set({ agent })} />
+    <${Choice} name="Workspace or platform" any="Anywhere" values=${places.value} chosen=${chosen.place} onChoose=${(place) => set({ place })} />
+    <${Choice} name="Tag" any="Any tag" values=${tags.value} chosen=${chosen.tag} onChoose=${(tag) => set({ tag })} />
   </div>`;
+}
+
+/** One of several values, or any; shown where there is something to choose. */
+function Choice({ name, any, values, chosen, onChoose }) {
+  if (!values.length && !chosen) return null;
+  const all = chosen && !values.includes(chosen) ? [chosen, ...values] : values;
+  return html`<select class=${chosen ? "on" : ""} aria-label=${name} value=${chosen ?? ""} onChange=${(event) => onChoose(event.target.value || null)}>
+    <option value="">${any}</option>${all.map((value) => html`<option key=${value} value=${value}>${value}</option>`)}
+  </select>`;
 }
 
 function List() {
@@ -64,9 +74,13 @@ function List() {
     here.addEventListener("scroll", look, { passive: true });
     return () => (sized.disconnect(), here.removeEventListener("scroll", look));
   }, []);
+  const { next } = readTo(lines.value, filter.value);
+  // The first page is asked for where the page begins, and again for whatever is chosen here.
   useEffect(() => {
-    if (loaded.value && lines.value.next && whole < view.top + view.height * 2) attempt(more);
-  }, [view, whole, lines.value.next]);
+    const { state, ...chosen } = filter.value;
+    const wanted = next === undefined ? Object.values(chosen).some(Boolean) : next && !state;
+    if (wanted && whole < view.top + view.height * 2) attempt(more);
+  }, [view, whole, next, filter.value]);
   const first = tops.findIndex((top, place) => tops[place + 1] > view.top - 300);
   const past = tops.findIndex((top) => top > view.top + view.height + 300);
   const shown = rows.slice(Math.max(0, first), past < 0 ? rows.length : past);
