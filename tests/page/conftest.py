@@ -2,13 +2,13 @@
 
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx2
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from backstay.agents.scripted import ScriptedAgent
+from tests.databases import Place
 from tests.page.tab import Person
 from tests.server.agents import patient
 from tests.server.house import House, a_house
@@ -16,9 +16,9 @@ from tests.server.house import House, a_house
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Debian's Chromium; a module at a time, because Playwright keeps an event loop while it is open."""
+    """Debian's Chromium, for this folder and not for the whole run: Playwright keeps an event loop while it is open."""
     if CHROMIUM is None:
         pytest.skip("the page is tested with Chromium, which is not installed here (Debian: apt install chromium)")
     with sync_playwright() as playwright:
@@ -30,11 +30,9 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    """A server with a scripted agent and a patient one."""
-    with a_house(
-        tmp_path / "chat.db", {"default": ScriptedAgent(), "patient": patient}, demo=True, titles=True
-    ) as house:
+def house(place: Place) -> Iterator[House]:
+    """A server with a scripted agent and a patient one, on every engine."""
+    with a_house(place, {"default": ScriptedAgent(), "patient": patient}, demo=True, titles=True) as house:
         yield house
 
 

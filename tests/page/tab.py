@@ -10,6 +10,9 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, 
 PATIENCE = 60_000
 expect.set_options(timeout=PATIENCE)
 
+# A browser says so itself when a server cannot be reached, has refused, or was cut off; the page shows it.
+NETWORK = ("Failed to load resource", "net::", "EventSource's response has a MIME type")
+
 
 class Person:
     """Somebody at a browser that is signed in; with as many tabs as they open."""
@@ -35,7 +38,7 @@ class Person:
     ) -> None:
         self._context.close()
         if error is None:
-            assert self.complaints == [], "the browser complained"
+            assert not self.complaints, f"the browser complained: {self.complaints}"
 
     def tab(self, session: str = "", view: str = "") -> "Tab":
         """One more tab, at a session."""
@@ -45,19 +48,17 @@ class Person:
         return Tab(page, self.client).go(session, view)
 
     def _sign_in(self) -> None:
-        link = self.client.post("/api/links").json()["path"]
-        page = self._context.new_page()
-        page.goto(f"{self._root}{link}")
-        expect(page.locator(".connection")).to_be_attached()
-        page.close()
+        # What the page behind a link does, without drawing it.
+        code = self.client.post("/api/links").json()["path"].partition("#")[2]
+        answer = self._context.request.post(f"{self._root}/api/login", data={"code": code})
+        assert answer.ok, answer.text()
 
     @property
     def _root(self) -> str:
         return str(self.client.base_url).rstrip("/")
 
     def _hear(self, message: ConsoleMessage) -> None:
-        # A browser says so itself when a server cannot be reached, or has refused; the page shows it.
-        if message.type == "error" and "Failed to load resource" not in message.text and "net::" not in message.text:
+        if message.type == "error" and not any(known in message.text for known in NETWORK):
             self.complaints.append(message.text)
 
     def _object(self, error: Error) -> None:
@@ -107,7 +108,8 @@ class Tab:
         return self.page.get_by_role("list", name="Waiting messages").get_by_role("listitem")
 
     def say(self, text: str) -> None:
-        """Write something and send it."""
+        """Write something and send it, when what was sent before is accepted."""
+        expect(self.page.locator(".sending")).to_be_empty()
         self.message.fill(text)
         self.message.press("Enter")
 

@@ -8,10 +8,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.page.tab import Person
 from tests.server.house import House
-from tests.server.served import serving
-from tests.server.talking import accepted, answered, new_session, until, until_said
-
-HERE = {"PYTHONPATH": str(Path(__file__).parents[2])}
+from tests.server.talking import accepted, answered, new_session, until
 
 
 def test_a_newcomer_is_told_who_answers_and_sees_a_tool_run_when_they_allow_it(person: Person) -> None:
@@ -29,30 +26,6 @@ def test_a_newcomer_is_told_who_answers_and_sees_a_tool_run_when_they_allow_it(p
     tab.last.locator(".fold-line", has_text="calculator").click()
     expect(tab.last.locator(".fold-body .json").first).to_contain_text("6*7")
     expect(tab.last.locator(".who .badge")).to_have_text("scripted")
-
-
-def test_a_page_that_is_reloaded_in_the_middle_of_an_answer_shows_the_same_and_goes_on(
-    person: Person, client: httpx2.Client
-) -> None:
-    session = new_session(client)
-    turn = accepted(client, session, "a long story", agent="patient")
-    tab = person.tab(session)
-    expect(tab.answers.last).to_contain_text("listening")
-    before = tab.story()
-
-    tab.page.reload()
-    expect(tab.answers.last).to_contain_text("listening")
-    assert tab.story() == before
-    client.post(f"/api/sessions/{session}/steer", json={"text": "enough"})
-
-    expect(tab.answers.last).to_contain_text("heard enough")
-    expect(tab.page.locator(".steered")).to_contain_text("enough")
-    expect(tab.last.locator(".tools")).to_be_attached()
-    live = tab.story()
-    tab.page.reload()
-    expect(tab.last.locator(".tools")).to_be_attached()
-    assert tab.story() == live
-    assert client.get(f"/api/turns/{turn}").json()["outcome"]["type"] == "completed"
 
 
 def test_two_tabs_stay_in_step_and_the_list_tells_what_is_unread(person: Person, client: httpx2.Client) -> None:
@@ -82,84 +55,6 @@ def test_what_happens_elsewhere_is_unread_until_it_is_looked_at(person: Person, 
 
     expect(tab.turns).to_have_count(2)
     expect(tab.page.get_by_role("img", name="Ended in trouble, unread")).to_have_count(0)
-
-
-def test_a_server_that_is_killed_in_the_middle_of_an_answer_comes_back_with_no_gap_no_repeat_and_no_reload(
-    browser: Browser, tmp_path: Path
-) -> None:
-    agents = (
-        "--db",
-        "chat.db",
-        "--agent",
-        "patient=tests.server.agents:patient",
-        "--agent",
-        "tests.server.agents:echo",
-    )
-    with serving(tmp_path, *agents, environment=HERE) as served, served.client() as client:
-        session, port = new_session(client), str(served.port)
-        answered(client, session, "many 30")
-        person = Person(browser, client)
-        tab = person.tab(session)
-        accepted(client, session, "a long story", agent="patient")
-        expect(tab.answers.last).to_contain_text("listening")
-        tab.page.evaluate("document.body.dataset.same = 'yes'")
-        served.kill()
-
-        expect(tab.connection).to_have_text("Reconnecting…")
-        tab.say("said while the server is dead")
-        expect(tab.page.locator(".sending")).to_contain_text("as soon as it is back")
-
-    with serving(tmp_path, *agents, "--port", port, environment=HERE) as served, served.client() as client:
-        expect(tab.connection).to_have_text("Live")
-        expect(tab.page.locator(".banner.recovered")).to_contain_text("nothing was lost")
-        expect(tab.page.locator(".ending.interrupted")).to_have_count(1)
-        expect(tab.turns).to_have_count(3)
-        expect(tab.last.locator(".answer")).to_contain_text("said while the server is dead")
-        expect(tab.message).to_have_value("")
-        expect(tab.last.locator(".tools")).to_be_attached()
-        live = tab.story()
-        assert tab.page.evaluate("document.body.dataset.same") == "yes"
-
-        tab.page.reload()
-        expect(tab.turns).to_have_count(3)
-        assert tab.story() == live
-        person.__exit__(None, None, None)
-
-
-def test_a_cut_off_answer_is_resumed(browser: Browser, tmp_path: Path) -> None:
-    agents = ("--db", "chat.db", "--agent", "tests.server.agents:patient")
-    with serving(tmp_path, *agents, environment=HERE) as served, served.client() as client:
-        session, port = new_session(client), str(served.port)
-        accepted(client, session, "a long story")
-        until_said(client, session, "listening ")
-        served.kill()
-    with (
-        serving(tmp_path, *agents, "--port", port, environment=HERE) as served,
-        served.client() as client,
-        Person(browser, client) as person,
-    ):
-        tab = person.tab(session)
-        expect(tab.page.locator(".ending.interrupted")).to_contain_text("Everything it had said is kept")
-        tab.button("Resume").click()
-        expect(tab.turns).to_have_count(2)
-        expect(tab.last.locator(".answer")).to_contain_text("listening")
-        tab.button("Stop the answer").click()
-        expect(tab.last.locator(".ending.cancelled")).to_be_visible()
-
-
-def test_a_newcomer_crashes_the_server_and_watches(browser: Browser, tmp_path: Path) -> None:
-    with (
-        serving(tmp_path, "--db", "chat.db", "--demo") as served,
-        served.client() as client,
-        Person(browser, client) as person,
-    ):
-        tab = person.tab()
-        tab.page.get_by_role("button", name="Crash the server and watch").click()
-
-        expect(tab.page.locator(".banner.recovered")).to_contain_text("One answer was cut off")
-        expect(tab.last).to_contain_text("I am about to crash.")
-        expect(tab.last.locator(".ending.interrupted")).to_be_visible()
-        expect(tab.connection).to_have_text("Live")
 
 
 def test_an_answer_is_stopped_and_what_it_said_is_kept(person: Person, client: httpx2.Client) -> None:

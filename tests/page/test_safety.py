@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Request, expect
 
 from backstay.agents.adapters import AgentLike
 from backstay.agents.scripted import ScriptedAgent
+from tests.databases import Place
 from tests.page.hostile import hostile
 from tests.page.payloads import PAYLOADS
 from tests.page.tab import Person, Tab
@@ -24,9 +25,9 @@ LAZY = "/static/vendor/colours.js"
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
+def house(place: Place) -> Iterator[House]:
     agents: dict[str, AgentLike] = {"default": ScriptedAgent(pace=0.01, slow=0.05), "hostile": hostile}
-    with a_house(tmp_path / "chat.db", agents, titles=True) as house:
+    with a_house(place, agents, titles=True) as house:
         yield house
 
 

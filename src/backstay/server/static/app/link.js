@@ -48,6 +48,10 @@ function take(kind, frame) {
   hear(kind, JSON.parse(frame.data));
 }
 
+// A cable that was pulled ends no stream: without this the page would seem to hear until the system gives up.
+addEventListener("offline", () => source && lost());
+addEventListener("online", () => connection.value.state === "lost" && connect());
+
 /** A browser gives up on a stream that was refused; we do not, unless it is because nobody knows us any more. */
 async function lost() {
   source?.close();

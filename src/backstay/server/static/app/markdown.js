@@ -60,7 +60,7 @@ function listOf(tokens, growing) {
 }
 
 function Item({ tokens, growing }) {
-  this.shouldComponentUpdate = (next) => next.source !== this.props.source || next.growing !== this.props.growing;
+  this.shouldComponentUpdate = (next) => !next.growing || next.source !== this.props.source;
   return nodesOf(tokens, growing);
 }
 
