@@ -150,7 +150,7 @@ class Program:
         """Begin something, and hear neither a wish to stop nor a signal to end."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         await self._begin()
-        await self._say(f"{os.getpid()}\n")
+        await self._tell(acp.update_agent_message_text(f"{os.getpid()}\n"))
         await asyncio.Event().wait()
 
     async def _die(self, _: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from backstay.agents.discovery import LocalServer, find_acp_commands, find_servers
+from backstay.agents.discovery import LocalServer, acp_command, find_acp_commands, find_servers
 from backstay.agents.ladder import Ladder, decide
 from backstay.agents.providers import key_for
 from backstay.config import Settings, choose
@@ -200,7 +200,27 @@ def test_an_agent_that_speaks_acp_is_offered_and_not_chosen(tmp_path: Path) -> N
     ladder = decide([], "default", {}, [], find_acp_commands(str(tmp_path)))
 
     assert chosen_rung(ladder) == "scripted"
-    assert ladder.rungs[3].found == ("Goose: goose acp",)
+    assert ladder.rungs[3].found == ("Goose: goose acp  (--agent acp:goose)",)
+    assert ladder.why.endswith("Goose is installed and can: --agent acp:goose")
+
+
+def test_one_that_speaks_acp_answers_when_it_is_named(tmp_path: Path) -> None:
+    (tmp_path / "goose").touch(0o700)
+    (tmp_path / "claude-code-acp").touch(0o700)
+
+    assert decide(["acp:goose"], "flag", {}, [], []).why == "acp:goose answers: --agent names it."
+    assert acp_command("acp:goose", str(tmp_path)) == ("goose", "acp")
+    assert acp_command("acp:claude", str(tmp_path)) == ("claude-code-acp",)  # by its older name, if there is no other
+    assert acp_command("acp:my-agent --model 'a b'", None) == ("my-agent", "--model", "a b")
+    with pytest.raises(ConfigError, match="Gemini CLI is not installed"):
+        acp_command("acp:gemini", str(tmp_path))
+
+
+def test_what_follows_the_program_of_a_command_line_is_not_told() -> None:
+    ladder = decide([f"mine=acp:/opt/agent --key {SECRET}"], "flag", {}, [], [])
+
+    assert ladder.why == "mine=acp:/opt/agent … answers: --agent names it."
+    assert SECRET not in str(ladder.rungs)
 
 
 def test_no_secret_is_told() -> None:
