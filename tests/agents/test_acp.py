@@ -66,10 +66,8 @@ def what_was_told(bodies: list[Body]) -> Any:
 
 def alive(pid: int) -> bool:
     """Whether there is such a process, and it is no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    told = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+    return bool(told.strip()) and not told.startswith("Z")
 
 
 # --- what it says ---------------------------------------------------------------------------------------------------

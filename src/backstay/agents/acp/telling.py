@@ -130,6 +130,10 @@ def details(update: ToolCallUpdate) -> dict[str, Json]:
     changes = [content for content in update.content or () if isinstance(content, FileEditToolCallContent)]
     if changes:
         told["changes"] = [_plain(change) for change in changes]
+    try:
+        check_body(Custom("acp", told), _LIMITS)
+    except Rejected:
+        return {"cut": _as_text(told)}
     return told if _fits(told) else {"cut": _as_text(told)}
 
 
