@@ -42,7 +42,7 @@ async def agent(turn):
 
 def surroundings(home: Path) -> dict[str, str]:
     """An environment in which nothing is found but what the test puts there."""
-    return {"HOME": str(home), "PATH": "/usr/bin:/bin", "BACKSTAY_PROBE": "", "LANG": "C.UTF-8"}
+    return {"HOME": str(home), "PATH": "/usr/bin:/bin", "BACKSTAY_PROBE": "", "LANG": "C.UTF-8", "TZ": "UTC"}
 
 
 def with_bot(folder: Path) -> Path:

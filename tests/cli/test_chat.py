@@ -359,10 +359,15 @@ def test_a_turn_whose_process_died_is_marked_when_the_session_is_opened_again(fo
 
 
 def test_an_export_is_a_whole_session_and_overwrites_nothing(folder: Path, place: Place) -> None:
-    told = piped(folder, *with_database(place), said=b"hello\n/export a.json\n/export a.json\n/export no/such/b.json\n")
+    told = piped(
+        folder,
+        *with_database(place),
+        said=b"hello\n/export a.json\n/export a.json\n/export no/such/b.json\n/export Markdown\n",
+    )
 
     document = json.loads((folder / "a.json").read_text())
-    assert document["session"]["id"].startswith("ses_")
-    assert "a.json cannot be written: File exists" in told.stdout.decode()
+    session = document["session"]["id"]
+    assert (folder / f"{session}.md").read_text().startswith(f"# {session}\n")
+    assert "a.json is there already" in told.stdout.decode()
     assert "b.json cannot be written: No such file" in told.stdout.decode()
     assert stat.S_IMODE((folder / "a.json").stat().st_mode) == 0o600

@@ -14,6 +14,7 @@ import pytest
 from backstay.model.address import Address
 from backstay.model.ids import SessionId
 from backstay.store import open_store
+from tests.cli.command import tell
 from tests.cli.talking import chatting, piped, with_bot, with_database
 from tests.cli.terminal import Terminal
 from tests.databases import Place, let_leases_lapse
@@ -212,7 +213,7 @@ def obey(shown: Terminal, command: str, told: str) -> str:
     return seen[seen.rindex(f"› {command}") :]
 
 
-def test_one_can_change_ones_mind(shown: Terminal, place: Place) -> None:
+def test_one_can_change_ones_mind(shown: Terminal, place: Place, folder: Path) -> None:
     session = session_of(shown)
     say(shown, "one")
     say(shown, "two")
@@ -227,8 +228,10 @@ def test_one_can_change_ones_mind(shown: Terminal, place: Place) -> None:
     shown.wait_until(lambda seen: "Ctrl-C cancels" not in seen)
     assert words(place, session)[2:] == ["three", "You said 'three'."]
 
-    drawn = obey(shown, "/lineage", "← now")
-    assert [word for word in ("first", "undo", "retry", "edit") if word in drawn] == ["first", "undo", "retry", "edit"]
+    # The same tree as `backstay lineage` draws.
+    tree = tell(folder, place, "lineage", session).out.split()
+    assert obey(shown, "/lineage", "← now").split()[2 : 2 + len(tree)] == tree
+    assert "└─" in tree
 
 
 def test_the_last_message_can_be_edited_where_it_is_typed(shown: Terminal, place: Place) -> None:
@@ -278,12 +281,18 @@ def test_titles_exports_and_help(shown: Terminal, place: Place, folder: Path) ->
     obey(shown, "/title A cup of tea", "title: A cup of tea")
     obey(shown, "/title", "A cup of tea")
     obey(shown, "/export out.json", "written to out.json")
+    obey(shown, "/export out.md", "written to out.md")
+    obey(shown, "/export html talk.page", "written to talk.page")
     obey(shown, "/compact", "›")
     assert "/lineage" in obey(shown, "/help", "/quit")
     shown.enter("/quit")
 
     assert shown.wait_for_end() == 0
     assert json.loads((folder / "out.json").read_text())["session"]["title"] == "A cup of tea"
+    # What `backstay export` writes, too.
+    session = session_of(shown)
+    assert (folder / "out.md").read_text() == tell(folder, place, "export", session, "--format", "markdown").out
+    assert (folder / "talk.page").read_text() == tell(folder, place, "export", session, "--format", "html").out
 
 
 @pytest.mark.parametrize("body", [b"<html>It works!</html>", b"{}", b"[]", b"\xff"])

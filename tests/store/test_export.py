@@ -41,6 +41,23 @@ def store(tmp_path: Path, clock: ManualClock) -> Iterator[Store]:
         yield store
 
 
+@pytest.mark.parametrize("history", HISTORIES)
+def test_a_document_says_what_the_sessions_window_says(store: Store, clock: ManualClock, history: str) -> None:
+    session = HISTORIES[history](store, clock)
+
+    assert store.export(session, owner=ME).conversation() == store.messages(session, owner=ME).messages
+
+
+def test_a_document_says_what_a_window_of_many_pieces_says(store: Store) -> None:
+    session = store.create(owner=ME).id
+    for _ in range(70):  # more often than a window is cut before it is based anew
+        store.record(session, [message.user("once"), message.assistant("more")], owner=ME)
+        session = store.fork(session, owner=ME).id
+
+    read = store.messages(session, owner=ME).messages
+    assert (len(read), store.export(session, owner=ME).conversation()) == (140, read)
+
+
 @cache
 def exported(history: str) -> bytes:
     """The document of a history."""

@@ -1,23 +1,23 @@
 """`backstay export` and `backstay import`: a session as a document, for another store or for a reader."""
 
-import os
 import sys
 from pathlib import Path
 
 import click
 
-from backstay.cli import pages, plain, screen
+from backstay.cli import plain, screen
+from backstay.cli.documents import ENDINGS, Kind, document, kind_of, write
 from backstay.cli.naming import SESSION, find
 from backstay.cli.options import Ask, asks
-from backstay.errors import ConfigError, InvalidPayload
+from backstay.errors import InvalidPayload
 from backstay.model.export import Export
 from backstay.model.session import Session
-from backstay.store import Store, open_store
+from backstay.store import open_store
 
 EXPORT = """\b
 Examples:
   backstay export ses_01kb > session.json
-  backstay export ses_01kb --format html -o talk.html
+  backstay export ses_01kb -o talk.html
   backstay export ses_01kb --format markdown | less
 """
 IMPORT = """\b
@@ -32,23 +32,23 @@ Examples:
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["json", "markdown", "html"]),
-    default="json",
-    show_default=True,
-    help="json is everything, and can be imported; the others are the current window, to read.",
+    type=click.Choice(list(ENDINGS)),
+    help="json is everything, and can be imported; the others are the current window, to read. "
+    "[default: as the file's name ends; json]",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="A file to write. [default: standard output]")
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
 @asks
-def export(ask: Ask, *, session: str, kind: str, output: Path | None, force: bool) -> None:
+def export(ask: Ask, *, session: str, kind: Kind | None, output: Path | None, force: bool) -> None:
     """Write a session down, whole, as one document."""
+    wanted = kind or ("json" if output is None else kind_of(output))
     with ask.store() as store:
         found = find(store, session, ask.owner)
-        text = _document(store, found, kind)
+        text = document(store.export(found.id, owner=ask.owner), wanted)
     if output is None:
-        _print(ask, found, kind, text)
+        _print(ask, found, wanted, text)
         return
-    _write(output, text, force=force)
+    write(output, text, replace=force)
     if ask.json:
         screen.say_json({"session": found.id, "file": str(output), "bytes": len(text)})
     else:
@@ -56,14 +56,14 @@ def export(ask: Ask, *, session: str, kind: str, output: Path | None, force: boo
 
 
 @click.command("import", epilog=IMPORT)
-@click.argument("document", metavar="FILE|-")
+@click.argument("source", metavar="FILE|-")
 @asks
-def import_session(ask: Ask, *, document: str) -> None:
+def import_session(ask: Ask, *, source: str) -> None:
     """Take in a session that was exported as JSON, and print its id.
 
     If its id is taken here, it becomes a copy with an id of its own.
     """
-    export = Export.from_json(_read(document))
+    export = Export.from_json(_read(source))
     with open_store(ask.db) as store:
         imported = store.import_session(export, owner=ask.owner)
     if ask.json:
@@ -85,15 +85,6 @@ def _print(ask: Ask, session: Session, kind: str, text: bytes) -> None:
         click.echo(text.decode(), nl=False)
 
 
-def _document(store: Store, session: Session, kind: str) -> bytes:
-    if kind == "json":
-        return store.export(session.id, owner=session.owner).to_json()
-    page = store.messages(session.id, owner=session.owner)
-    addresses = store.addresses(session.id, owner=session.owner)
-    draw = pages.html if kind == "html" else pages.markdown
-    return draw(session, addresses, page.messages).encode()
-
-
 def _read(file: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
@@ -101,17 +92,3 @@ def _read(file: str) -> bytes:
         raise InvalidPayload(
             f"{file} cannot be read: {error.strerror}", hint="Name a file, or - for standard input."
         ) from error
-
-
-def _write(path: Path, text: bytes, *, force: bool) -> None:
-    """Write a private file, whole or not at all."""
-    if path.exists() and not force:
-        raise ConfigError(f"{path} is there already", hint="Name another file, or say --force.")
-    unfinished = path.with_name(f".{path.name}.part")
-    try:
-        with open(unfinished, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            file.write(text)
-        unfinished.replace(path)
-    except OSError as error:
-        unfinished.unlink(missing_ok=True)
-        raise ConfigError(f"{path} cannot be written: {error.strerror}", hint="Name another file.") from error

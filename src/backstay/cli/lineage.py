@@ -41,14 +41,14 @@ def lineage(ask: Ask, *, session: str) -> None:
     if ask.json:
         screen.say_json({"session": found.id, "current": found.window, "source": found.source, "windows": windows})
         return
-    if found.source is not None:
-        screen.say(f"forked from {found.source}")
     for line in drawn(found, windows):
         screen.say(line)
 
 
 def drawn(session: Session, windows: Sequence[Window]) -> Iterator[str]:
     """The lines of the tree. A window whose parent belongs to another session, or is gone, is a root."""
+    if session.source is not None:
+        yield f"forked from {session.source}"
     numbers = {window.id: number for number, window in enumerate(windows, 1)}
     children: defaultdict[WindowId | None, list[Window]] = defaultdict(list)
     for window in windows:

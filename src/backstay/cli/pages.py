@@ -5,8 +5,8 @@ from itertools import groupby
 
 from backstay.cli import conversation, plain, screen
 from backstay.model.content import Attachment, Custom, Part, Text, Thought, ToolCall, ToolResult
+from backstay.model.export import Export
 from backstay.model.message import Message
-from backstay.model.session import Session
 
 # Nothing may be loaded, run or sent from the page; only its own style sheet counts.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -23,23 +23,21 @@ dl { display: grid; grid-template-columns: max-content auto; gap: 0 1rem; } dd {
 """
 
 
-def markdown(session: Session, addresses: tuple[str, ...], messages: tuple[Message, ...]) -> str:
+def markdown(export: Export) -> str:
     """The conversation as Markdown: what was said as it was said, what tools did in code blocks."""
-    lines = [f"# {_heading(session)}", ""]
-    lines += [f"- {name}: {plain.one_line(fact)}" for name, fact in _facts(session, addresses)]
-    for message in messages:
+    lines = [f"# {_heading(export)}", ""]
+    lines += [f"- {name}: {plain.one_line(fact)}" for name, fact in _facts(export)]
+    for message in export.conversation():
         lines += ["", f"## {conversation.speaker(message)}, {screen.moment(message.at)}", ""]
         lines += ["\n\n".join(_marked_down(part) for part in message.parts)]
     return "\n".join(lines) + "\n"
 
 
-def html(session: Session, addresses: tuple[str, ...], messages: tuple[Message, ...]) -> str:
+def html(export: Export) -> str:
     """The conversation as one HTML file. Everything that was stored is escaped; nothing else is needed to show it."""
-    facts = "".join(
-        f"<dt>{escape(name)}</dt><dd>{_safe(plain.one_line(fact))}</dd>" for name, fact in _facts(session, addresses)
-    )
-    body = "\n".join(_article(message) for message in messages)
-    title = _safe(_heading(session))
+    facts = "".join(f"<dt>{escape(name)}</dt><dd>{_safe(plain.one_line(fact))}</dd>" for name, fact in _facts(export))
+    body = "\n".join(_article(message) for message in export.conversation())
+    title = _safe(_heading(export))
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{escape(_POLICY)}">\n'
@@ -50,14 +48,15 @@ def html(session: Session, addresses: tuple[str, ...], messages: tuple[Message, 
     )
 
 
-def _heading(session: Session) -> str:
-    return plain.one_line(session.title or session.id)
+def _heading(export: Export) -> str:
+    return plain.one_line(export.session.title or export.session.id)
 
 
-def _facts(session: Session, addresses: tuple[str, ...]) -> list[tuple[str, str]]:
+def _facts(export: Export) -> list[tuple[str, str]]:
+    session = export.session
     told: list[tuple[str, str]] = [("session", session.id), ("state", session.state)]
     told += [("begun", screen.moment(session.created_at)), ("active", screen.moment(session.active_at))]
-    return [*told, *(("address", spelling) for spelling in addresses)]
+    return [*told, *(("address", address.spelling) for address in export.addresses)]
 
 
 def _article(message: Message) -> str:

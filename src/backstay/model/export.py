@@ -187,6 +187,18 @@ class Export(_Entry, frozen=True, kw_only=True, tag_field="backstay", tag="sessi
         waiting = [part for turn in self.turns for part in turn.waits_with()]
         return tuple(dict.fromkeys(part.blob for part in (*said, *waiting) if isinstance(part, Attachment)))
 
+    def conversation(self) -> tuple[Message, ...]:
+        """What the session's window says, at the positions where an agent reads it."""
+        windows = {window.id: window for window in self.windows}
+        said: list[Message] = []
+        here, until = self.session.window, 1 << 52
+        while True:
+            said[:0] = _own(windows, here, until)
+            base = windows[here].base
+            if base is None:
+                return tuple(said)
+            here, until = base.window, min(base.until, until)
+
     def to_json(self) -> bytes:
         """The document as JSON; `InvalidPayload` if somebody put into it what JSON cannot hold."""
         try:
@@ -205,6 +217,18 @@ class Export(_Entry, frozen=True, kw_only=True, tag_field="backstay", tag="sessi
             return _decode(text)
         except (msgspec.DecodeError, UnicodeError, RecursionError, TypeError) as error:
             raise InvalidPayload(f"this is no exported session: {error}", hint=_AS_EXPORTED) from error
+
+
+def _own(windows: dict[WindowId, ExportedWindow], window: WindowId, until: int) -> list[Message]:
+    """What a window's own segments contribute to its first `until` messages."""
+    return [
+        msgspec.structs.replace(message, position=position)
+        for part in windows[window].segments
+        for message in windows[part.source].messages
+        if part.low <= message.position
+        and (part.high is None or message.position < part.high)
+        and (position := part.start + message.position - part.low) < until
+    ]
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):

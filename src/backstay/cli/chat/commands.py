@@ -32,10 +32,10 @@ COMMANDS = (
     Command("new", "go on in a new, empty session", takes="TITLE"),
     Command("resume", "list the newest sessions, or go on in one of them", takes="NUMBER or ID"),
     Command("search", "search all your sessions", needs="WORDS"),
-    Command("lineage", "show the windows of this session"),
+    Command("lineage", "draw the windows of this session as a tree"),
     Command("compact", "have the past summarised, above all what concerns the words", takes="WORDS"),
     Command("title", "show or set the title", takes="WORDS"),
-    Command("export", "write the whole session to a file, as JSON", takes="PATH"),
+    Command("export", "write the session to a file: .json whole, .md or .html to read", takes="FORMAT or PATH"),
     Command("help", "show this list"),
     Command("quit", "leave; so do Ctrl-D, and Ctrl-C twice"),
 )

@@ -5,7 +5,6 @@ after the other. Nothing that is sent is shown before the story tells it, so wha
 """
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
@@ -19,6 +18,8 @@ from backstay.cli.chat.exchange import Away, Back, Busy, Exchange, Told
 from backstay.cli.chat.paint import PROMPT
 from backstay.cli.chat.stage import Heard, Stage
 from backstay.cli.chat.story import Block, Note, Story, blocks_of
+from backstay.cli.documents import ENDINGS, Kind, document, kind_of, write
+from backstay.cli.lineage import drawn
 from backstay.errors import BackstayError, InvalidPayload, NotFound, NothingToDo, StoreUnavailable, StoryChanged
 from backstay.model.address import Address
 from backstay.model.ids import SessionId, TurnId, check_session_id
@@ -290,16 +291,9 @@ class Talk:
         await self._stage.show([Note("\n".join([*(lines or ["nothing was found"]), *([behind] if behind else [])]))])
 
     async def _lineage(self) -> None:
+        session = await self._exchange.session(self.session)
         windows = await self._exchange.lineage(self.session)
-        here = (await self._exchange.session(self.session)).window
-        depths: dict[str, int] = {}
-        lines = []
-        for window in windows:
-            depths[window.id] = depth = depths.get(window.parent or "", -1) + 1
-            now = "  ← now" if window.id == here else ""
-            stem = "  " * min(depth, 20)
-            lines.append(f"{stem}{window.reason}, after {window.start} messages, {_day(window.at)}{now}")
-        await self._stage.show([Note("\n".join(lines))])
+        await self._stage.show([Note("\n".join(drawn(session, windows)))])
 
     async def _title(self, words: str) -> None:
         if words:
@@ -309,10 +303,10 @@ class Talk:
             await self._stage.show([Note(plain.one_line(session.title or "it has no title"))])
 
     async def _export(self, words: str) -> None:
-        path = words or f"{self.session}.json"
-        document = (await self._exchange.export(self.session)).to_json()
-        await asyncio.to_thread(_write_new, path, document)
-        await self._stage.show([Note(f"written to {plain.one_line(path)}")])
+        path, kind = _file(words, self.session)
+        text = document(await self._exchange.export(self.session), kind)
+        await asyncio.to_thread(write, path.expanduser(), text)
+        await self._stage.show([Note(f"written to {plain.one_line(str(path))}")])
 
     # --- the story --------------------------------------------------------------------------------------------------
 
@@ -405,14 +399,14 @@ async def _stopped(task: "asyncio.Task[None] | None") -> None:
             await task
 
 
-def _write_new(path: str, document: bytes) -> None:
-    """Write a file that was not there, for its user alone."""
-    try:
-        descriptor = os.open(Path(path).expanduser(), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(document)
-    except OSError as error:
-        raise InvalidPayload(f"{path} cannot be written: {error.strerror}", hint="Write /export PATH") from error
+def _file(words: str, session: SessionId) -> tuple[Path, Kind]:
+    """The file that is meant, and what it shall hold: by a word before it, or by its name's ending."""
+    first, _, rest = words.partition(" ")
+    for kind, endings in ENDINGS.items():
+        if first.lower() == kind:
+            return Path(rest.strip() or f"{session}{endings[0]}"), kind
+    path = Path(words or f"{session}.json")
+    return path, kind_of(path)
 
 
 def _listing(number: int, session: Session, here: SessionId) -> str:
