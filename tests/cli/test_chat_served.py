@@ -141,6 +141,37 @@ def _starts(event: dict[str, Any]) -> bool:
     return bool(event["body"]["kind"] == "turn_started")
 
 
+def test_a_chat_that_saw_what_no_longer_exists_says_so_and_reads_again(folder: Path) -> None:
+    path, copy = folder / "chat.db", folder / "copy.db"
+    with a_server(folder, path) as first, a_chat(folder, first) as shown:
+        session = session_of(shown)
+        say(shown, "one")
+        assert tell(folder, path, "backup", str(copy)).code == 0
+        shown.enter("count 5")
+        shown.wait_until(lambda seen: "number 4." in seen and "Ctrl-C cancels" not in seen)
+        first.kill()
+        shown.wait_for("trying again")
+        # The operator goes back to the copy, and something else happens there.
+        for end in ("-wal", "-shm"):
+            path.with_name(path.name + end).unlink()
+        copy.replace(path)
+        assert tell(folder, path, "undo", session).code == 0
+        with a_server(folder, path, "--port", str(first.port)):
+            shown.wait_for("some of what was shown was lost; it is read again")
+            shown.wait_for("the last turn was taken back")
+            say(shown, "three")
+
+    again = shown.screen.text.partition("it is read again")[2]
+    assert re.findall(r"^(?:› |You said|number|↶).*$", again, re.MULTILINE) == [
+        "› one",
+        "You said 'one'.",
+        "↶ the last turn was taken back",
+        "› three",
+        "You said 'three'.",
+    ]
+    assert words(path, session) == ["three", "You said 'three'."]
+
+
 def test_a_server_that_is_stopped_says_goodbye_and_the_chat_waits_for_the_next(folder: Path, place: Place) -> None:
     with a_server(folder, place) as first, a_chat(folder, first) as shown:
         shown.enter("one")
