@@ -1,15 +1,20 @@
 """The installed command, run as a person or a script runs it: in a process of its own."""
 
+import atexit
 import json
 import os
 import pty
 import select
 import signal
+import socket
 import subprocess
+import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 from tests.databases import Place
@@ -51,18 +56,50 @@ def environment(folder: Path, place: Place | None, **more: str) -> dict[str, str
 
 def tell(folder: Path, place: Place | None, *arguments: str, stdin: bytes | None = None, **more: str) -> Told:
     """Run the command to its end."""
-    done = subprocess.run(
-        [str(COMMAND), *arguments],
-        cwd=folder,
-        env=environment(folder, place, **more),
-        input=stdin or b"",
-        capture_output=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    told = Told(done.returncode, done.stdout.decode(), done.stderr.decode())
+    told = nursery().run(arguments, folder, environment(folder, place, **more), stdin or b"")
     assert "Traceback" not in told.err, told.err
     return told
+
+
+class Nursery:
+    """The process that runs commands, each in a child of its own."""
+
+    def __init__(self) -> None:
+        self._asks, asked = socket.socketpair()
+        self._asks.settimeout(PATIENCE)
+        with asked:
+            self._process = subprocess.Popen(
+                [sys.executable, Path(__file__).with_name("nursery.py"), str(asked.fileno())],
+                env=environment(Path("/"), None),
+                pass_fds=[asked.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
+
+    def run(self, arguments: Sequence[str], folder: Path, environment: dict[str, str], stdin: bytes) -> Told:
+        """Run a command to its end, with files for its streams: whatever it writes, nobody waits for anybody."""
+        order = {"arguments": arguments, "folder": str(folder), "environment": environment}
+        with TemporaryFile() as said, TemporaryFile() as out, TemporaryFile() as err:
+            said.write(stdin)
+            said.seek(0)
+            streams = [stream.fileno() for stream in (said, out, err)]
+            socket.send_fds(self._asks, [json.dumps(order).encode() + b"\n"], streams)
+            code = int(self._asks.recv(64))
+            out.seek(0)
+            err.seek(0)
+            return Told(code, out.read().decode(), err.read().decode())
+
+    def close(self) -> None:
+        """Let it end."""
+        self._asks.close()
+        self._process.wait(PATIENCE)
+
+
+@cache
+def nursery() -> Nursery:
+    """The one of this run."""
+    made = Nursery()
+    atexit.register(made.close)
+    return made
 
 
 @contextmanager

@@ -107,7 +107,7 @@ def _index(tx: Transaction) -> Iterator[Finding]:
         )
         return
     lag = search.lag(tx)
-    behind = f"{lag:,} messages behind" if lag else "up to date"
+    behind = f"{lag:,} message{'s' * (lag != 1)} behind" if lag else "up to date"
     if lag > _HOUR_OF_MESSAGES:
         yield Finding(
             about="search index",
