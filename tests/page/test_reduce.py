@@ -36,4 +36,4 @@ def test_the_page_shows_the_same_story_whenever_it_is_opened(tmp_path: Path) -> 
     )
 
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "pass 20" in ran.stdout
+    assert "pass 26" in ran.stdout

@@ -1,7 +1,7 @@
 // What a reader can do to the open session. Each is one request; what comes of it is told by the stream.
 import { ask, insist, patch, post, put, remove } from "./api.js";
 import { attempt, tell } from "./notices.js";
-import { current, enter, story } from "./room.js";
+import { current, enter, story, toNow } from "./room.js";
 import { go } from "./route.js";
 import { lines } from "./shelf.js";
 
@@ -17,6 +17,7 @@ export async function create() {
 /** Say something, until it is accepted. Where it went: another session, if it was forked. */
 export async function say(session, said, { agent, ifBusy = "enqueue", told } = {}) {
   const turn = await insist(`/api/sessions/${session}/turns`, { ...said, if_busy: ifBusy, ...(agent && { agent }) }, told);
+  toNow();
   if (turn.session !== session) {
     go(turn.session);
     tell("Sent to a fork: this session goes on undisturbed.");
@@ -30,7 +31,12 @@ export const retry = (agent) => attempt(() => insist(at("/retry"), agent ? { age
 export const undo = () => attempt(() => post(at("/undo")));
 export const redo = () => attempt(() => post(at("/redo")));
 export const compact = () => attempt(() => post(at("/compact")));
-export const edit = (message, text) => attempt(() => insist(at(`/messages/${message}/edit`), { text }));
+export const edit = (message, text) =>
+  attempt(async () => {
+    const turn = await insist(at(`/messages/${message}/edit`), { text });
+    toNow();
+    return turn;
+  });
 export const withdraw = (turn) => attempt(() => remove(`/api/turns/${turn}`));
 export const rewrite = (turn, text) => attempt(() => patch(`/api/turns/${turn}`, { text }));
 export const reorder = (turns) => attempt(() => put(at("/waiting"), { turns }));

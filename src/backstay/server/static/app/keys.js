@@ -1,7 +1,7 @@
 // Keys that work everywhere on the page.
 import { create, step, stop } from "./actions.js";
 import { attempt } from "./notices.js";
-import { past, story } from "./room.js";
+import { passage, past, story, toNow } from "./room.js";
 import { sheet, sidebar } from "./sheet.js";
 
 const writing = (target) => target.closest?.("input, textarea, select, [contenteditable]");
@@ -29,5 +29,6 @@ function escape() {
   if (sheet.value) return null;
   if (sidebar.value) return () => (sidebar.value = false);
   if (past.value) return () => (past.value = null);
+  if (passage.value) return toNow;
   return story.value?.running ? stop : null;
 }

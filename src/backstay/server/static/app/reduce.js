@@ -23,9 +23,16 @@ export function open(chapter) {
 
 /** The same state with an earlier chapter before it. */
 export function prepend(state, chapter) {
-  const before = entriesOf({ ...chapter, said: [], unheard: [], turns: chapter.turns.filter(({ state }) => state === "ended") });
-  return { ...state, top: topOf(chapter), entries: joined(before, state.entries) };
+  return { ...state, top: topOf(chapter), entries: joined(entriesOf(alone(chapter)), state.entries) };
 }
+
+/** The same state with a later chapter after it, of which nothing runs. */
+export const append = (state, chapter) => ({ ...state, entries: joined(state.entries, entriesOf(alone(chapter))) });
+
+/** The same state with all of an earlier one before it. */
+export const join = (earlier, state) => ({ ...state, top: earlier.top, entries: joined(earlier.entries, state.entries) });
+
+const alone = (chapter) => ({ ...chapter, said: [], unheard: [], turns: chapter.turns.filter(({ state }) => state === "ended") });
 
 /** The state after one more event. What is told again changes nothing; what was missed is noticed. */
 export function reduce(state, event) {

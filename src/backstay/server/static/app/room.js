@@ -4,7 +4,8 @@ import { batch, computed, signal } from "../vendor/page.js";
 import { get, put } from "./api.js";
 import { countOf, piecesOf, sizeAfter } from "./helping.js";
 import { connection, follow } from "./link.js";
-import { open, prepend, reduce } from "./reduce.js";
+import * as passages from "./passage.js";
+import { join, open, prepend, reduce } from "./reduce.js";
 import { hearLine, lines, noteRead } from "./shelf.js";
 
 const PAGE = 60;
@@ -14,7 +15,11 @@ export const story = signal(null);
 export const trouble = signal(null);
 /** A point in time that is looked at instead of now: a window of the lineage, and the story it tells. */
 export const past = signal(null);
-/** What to bring into view once it is drawn: a turn that was searched for. */
+/** What is read far above the end, with everything between still to be read; the end goes on meanwhile. */
+export const passage = signal(null);
+/** Grows when the reader is taken somewhere else in the session, and not when they read on. */
+export const leap = signal(0);
+/** What to bring into view once it is drawn: a turn that was searched for, and the words in it. */
 export const target = signal(null);
 export const recovery = signal(null);
 export const line = computed(() => (current.value ? lines.value.byId.get(current.value) : null));
@@ -42,7 +47,7 @@ export async function enter(id, message = null, { afresh = false } = {}) {
   lostAt = null;
   batch(() => {
     current.value = id;
-    past.value = target.value = trouble.value = recovery.value = null;
+    past.value = passage.value = target.value = trouble.value = recovery.value = null;
     if (story.value?.session !== id) story.value = null;
   });
   if (!id) return follow(null, 0, hear);
@@ -107,14 +112,17 @@ function draw() {
 
 /** Load what stands above; through a summary into what it stands for. */
 export async function older() {
-  const shown = past.value ?? { story: story.value };
+  const shown = past.value ?? passage.value ?? { story: story.value };
   const { top, session } = shown.story ?? {};
   const place = top && above(top);
   if (!place || older.busy) return;
   older.busy = true;
+  const here = leap.value;
   try {
     const chapter = await get(`/api/sessions/${session}/chapter`, { ...place, last: PAGE });
+    if (leap.value !== here) return;
     if (past.value) past.value = { ...past.value, story: prepend(past.value.story, chapter) };
+    else if (passage.value) passage.value = passages.above(passage.value, chapter);
     else if (story.value?.session === session) story.value = prepend(story.value, chapter);
   } finally {
     older.busy = false;
@@ -127,14 +135,62 @@ export function above(top) {
   return top.behind ? { window: top.behind, before: top.behindUntil } : null;
 }
 
-/** Bring a message into view: upwards page by page while it is near, and else as a look at the past. */
+let sought = {};
+
+/** The words for which a message was found: they are marked when it is shown. */
+export const seek = (message, words) => (sought = { message, words });
+
+/** Bring a message into view, with what stands around it; from there the session is read on in both directions. */
 export async function show(message) {
-  const chapter = await get(`/api/sessions/${current.value}/chapter`, { around: message, last: PAGE });
+  const session = current.value;
+  const words = sought.message === message ? sought.words : [];
+  const chapter = await get(`/api/sessions/${session}/chapter`, { around: message, last: PAGE });
+  if (current.value !== session || !story.value) return;
   const turn = chapter.messages.find(({ id }) => id === message)?.turn;
-  const here = () => story.value.entries.some((entry) => entry.turn === turn);
-  for (let pages = 0; pages < 5 && !here() && above(story.value.top); pages += 1) await older();
-  if (!here()) past.value = { window: chapter.window, why: "search", story: open(asItWas(chapter)) };
-  target.value = { turn, at: Date.now() };
+  const shown = past.value ? [] : (passage.value?.story ?? story.value).entries;
+  batch(() => {
+    if (!shown.some((entry) => entry.turn === turn)) {
+      past.value = null;
+      passage.value = passages.begin(chapter, story.value.top);
+      leap.value += 1;
+    }
+    target.value = { turn, words, at: Date.now() };
+  });
+}
+
+/** Load what stands below a passage; where it meets the end of the session, both are one and live. */
+export async function newer() {
+  const session = current.value;
+  if (newer.busy || !passage.value) return;
+  newer.busy = true;
+  const here = leap.value;
+  try {
+    const { windows } = await get(`/api/sessions/${session}/lineage`);
+    const chain = () => passages.chainOf(windows, story.value.window);
+    const place = passages.next(passage.value, story.value.top, chain(), PAGE);
+    const chapter = place && (await get(`/api/sessions/${session}/chapter`, place));
+    if (current.value !== session || leap.value !== here || !passage.value) return;
+    if (chapter) passage.value = passages.below(passage.value, chapter, place);
+    if (passages.meets(passage.value, story.value.top, chain())) goOn();
+  } finally {
+    newer.busy = false;
+  }
+}
+
+function goOn() {
+  batch(() => {
+    story.value = join(passage.value.story, story.value);
+    passage.value = null;
+  });
+}
+
+/** Leave what is read far above for the end of the session. */
+export function toNow() {
+  if (!passage.value) return;
+  batch(() => {
+    passage.value = target.value = null;
+    leap.value += 1;
+  });
 }
 
 /** Look at the session as it was in a window, or in the part of it before a position. */

@@ -2,12 +2,17 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 
 const NEAR = 48;
+const FAR = 600;
 
-/** A reference for the box that scrolls, whether its reader is at its end, and a way to go there. */
-export function useTail(content, topKey, nearTop) {
+const endOf = (box) => box.scrollHeight - box.scrollTop - box.clientHeight;
+
+/** A reference for the box that scrolls, whether its reader is at its end, and a way to go there.
+ *  `nearEnd` is for a box whose end is not the end of what there is to read: nobody is kept there. */
+export function useTail(content, topKey, nearTop, nearEnd = null) {
   const box = useRef(null);
-  const held = useRef({ atEnd: true, height: 0, top: 0, topKey });
-  const [away, setAway] = useState(false);
+  const held = useRef({ atEnd: !nearEnd, height: 0, top: 0, topKey });
+  const below = useRef(nearEnd);
+  const [away, setAway] = useState(Boolean(nearEnd));
 
   // After every picture: at the end, stay there; if something was put above, the words on screen stay where they are.
   useLayoutEffect(() => {
@@ -17,20 +22,24 @@ export function useTail(content, topKey, nearTop) {
     if (was.topKey !== topKey) here.scrollTop = was.top + here.scrollHeight - was.height;
     else if (was.atEnd) here.scrollTop = here.scrollHeight;
     Object.assign(was, { height: here.scrollHeight, top: here.scrollTop, topKey });
-  }, [content, topKey]);
+    if (below.current && !nearEnd) setAway(!(was.atEnd = endOf(here) <= NEAR));
+    below.current = nearEnd;
+    if (endOf(here) < FAR) nearEnd?.();
+  }, [content, topKey, nearEnd]);
 
   useEffect(() => {
     const here = box.current;
     if (!here) return undefined;
     const moved = () => {
       const was = held.current;
-      const end = here.scrollHeight - here.scrollTop - here.clientHeight;
+      const end = endOf(here);
       // Growing content also moves the end away; only a reader moves upwards.
       if (here.scrollTop < was.top - 1 && end > NEAR) was.atEnd = false;
-      else if (end <= NEAR) was.atEnd = true;
+      else if (end <= NEAR) was.atEnd = !below.current;
       Object.assign(was, { top: here.scrollTop, height: here.scrollHeight });
       setAway(!was.atEnd);
-      if (here.scrollTop < 600) nearTop();
+      if (here.scrollTop < FAR) nearTop();
+      if (end < FAR) below.current?.();
     };
     const grown = new ResizeObserver(() => {
       if (held.current.atEnd) here.scrollTop = here.scrollHeight;

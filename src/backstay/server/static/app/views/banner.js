@@ -11,7 +11,7 @@ export function Banners() {
     ${connection.value.state === "lost" && html`<p class="banner lost"><${Icon} name="warn" /><span class="grow">The server cannot be heard. What it accepted is safe; this page catches up by itself.</span></p>`}
     ${connection.value.state === "stranger" && html`<p class="banner lost"><${Icon} name="warn" /><span class="grow">This browser is no longer signed in. Make a link with <code>backstay link</code>.</span></p>`}
     ${recovery.value && html`<${Recovered} told=${recovery.value} />`}
-    ${past.value && html`<p class="banner past"><${Icon} name="lineage" /><span class="grow">${past.value.why === "search" ? "You are reading an earlier part of this session." : `You are looking at an earlier window: ${past.value.why}.`} Nothing can be said here.</span>
+    ${past.value && html`<p class="banner past"><${Icon} name="lineage" /><span class="grow">You are looking at an earlier window: ${past.value.why}. Nothing can be said here.</span>
       <button type="button" class="small" onClick=${() => (past.value = null)}>Back to now</button></p>`}
   </div>`;
 }

@@ -1,16 +1,17 @@
 // The conversation: the turns of the open session, its newest words in view unless the reader looks elsewhere.
 import { html, useEffect, useMemo, useNodes, useState } from "../html.js";
 import { Icon } from "../icon.js";
-import { above, older, past, story, target } from "../room.js";
+import { above, newer, older, passage, past, story, target, toNow } from "../room.js";
 import { useTail } from "../scroll.js";
 import { Turn } from "./turn.js";
 
 export function Conversation() {
-  const shown = past.value?.story ?? story.value;
+  const far = !past.value && Boolean(passage.value);
+  const shown = past.value?.story ?? passage.value?.story ?? story.value;
   const [editing, setEditing] = useState(null);
   const { entries, top, running, waiting } = shown;
   const topKey = `${top.window}.${top.position}`;
-  const { box, away, toEnd, leave } = useTail(shown, topKey, older);
+  const { box, away, toEnd, leave } = useTail(shown, topKey, older, far ? newer : null);
   const idle = !running && !waiting.length && !shown.closed;
   const more = Boolean(above(top));
   useEffect(() => setEditing(null), [shown.session]);
@@ -27,14 +28,15 @@ export function Conversation() {
       ${entries.map((entry, place) => turnOf(entry, entry.turn ?? `m${place}`, {
         entry,
         frozen,
-        last: place === entries.length - 1,
-        idle: idle && place === entries.length - 1,
+        last: !far && place === entries.length - 1,
+        idle: idle && !far && place === entries.length - 1,
         editing: Boolean(entry.input) && editing === entry.input.id,
         onEdit: setEditing,
       }))}
-      ${shown.closed && html`<p class="closed dim">This session is ${shown.closed}. It stays readable.</p>`}
+      ${far && html`<p class="later dim">Later messages load as you scroll down…</p>`}
+      ${shown.closed && !far && html`<p class="closed dim">This session is ${shown.closed}. It stays readable.</p>`}
     </div>
-    ${away && html`<button type="button" class="latest" onClick=${toEnd}><${Icon} name="down" /> Jump to latest</button>`}
+    ${away && html`<button type="button" class="latest" onClick=${far ? toNow : toEnd}><${Icon} name="down" /> Jump to latest</button>`}
     <div class="unseen" role="status" aria-live="polite">${settled}</div>
   </div>`;
 }
@@ -57,8 +59,29 @@ function bringIntoView(box, wanted, leave) {
   if (!found) return;
   bringIntoView.done = wanted;
   leave();
-  found.scrollIntoView({ block: "center" });
+  const ranges = wordsIn(found, wanted.words);
+  const near = ranges[0]?.startContainer.parentElement ?? found;
+  near.scrollIntoView({ block: "center" });
   found.classList.add("found");
   found.focus({ preventScroll: true });
+  globalThis.CSS.highlights?.set("found", new Highlight(...ranges));
   setTimeout(() => found.classList.remove("found"), 2500);
+}
+
+/** Where these words stand in what is shown. They are marked without touching it. */
+function wordsIn(element, words) {
+  const ranges = [];
+  const texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode() && ranges.length < 100) {
+    const text = texts.currentNode.data.toLowerCase();
+    for (const word of words) {
+      for (let at = text.indexOf(word); at >= 0; at = text.indexOf(word, at + word.length)) {
+        const range = new Range();
+        range.setStart(texts.currentNode, at);
+        range.setEnd(texts.currentNode, at + word.length);
+        ranges.push(range);
+      }
+    }
+  }
+  return ranges;
 }

@@ -2,7 +2,8 @@
 import { get } from "../api.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { nameOf } from "../lines.js";
-import { current, show } from "../room.js";
+import { attempt } from "../notices.js";
+import { current, seek, show } from "../room.js";
 import { go } from "../route.js";
 import { sheet } from "../sheet.js";
 import { lines } from "../shelf.js";
@@ -30,7 +31,8 @@ export function Search() {
   const choose = (row) => {
     sheet.value = null;
     if (row.line) return go(row.line.id);
-    if (row.hit.session === current.value) return show(row.hit.message);
+    seek(row.hit.message, soughtIn(row.hit.snippet));
+    if (row.hit.session === current.value) return attempt(() => show(row.hit.message));
     return go(row.hit.session, "at", row.hit.message);
   };
   const keys = (event) => {
@@ -67,6 +69,9 @@ function Hit({ hit }) {
   return html`<span class="hit-head"><span class="one-line grow">${hit.title ?? nameOf(lines.value.byId.get(hit.session))}</span><span class="dim">${hit.role === "user" ? "you" : "answer"} · ${when(hit.at)}</span></span>
     <span class="snippet">${marked(hit.snippet)}</span>`;
 }
+
+/** The words of a snippet that were looked for. */
+const soughtIn = ({ text, marks }) => [...new Set(marks.map(([from, to]) => [...text].slice(from, to).join("").toLowerCase()))];
 
 /** The snippet with what was looked for in it. Its marks count code points, as Python does. */
 function marked({ text, marks }) {

@@ -2,7 +2,7 @@
 import { html, useState } from "../html.js";
 import { Icon } from "../icon.js";
 import { dismiss, notices } from "../notices.js";
-import { current, empty, line, opened, past, trouble } from "../room.js";
+import { current, empty, leap, line, opened, passage, past, trouble } from "../room.js";
 import { route } from "../route.js";
 import { sheet, sidebar } from "../sheet.js";
 import { Banners } from "./banner.js";
@@ -37,8 +37,8 @@ function Room() {
   if (!current.value) return html`<div class="scroller"><${Welcome} /></div>`;
   if (!opened.value) return html`<div class="scroller"><p class="dim loading" role="status">Opening…</p></div>`;
   if (route.value.view === "lineage" && line.value) return html`<div class="scroller"><${Lineage} /></div>`;
-  const editLast = () => (document.querySelector(".turn:last-of-type [aria-label^=Edit]")?.click(), setNudge(nudge + 1));
-  return html`${empty.value ? html`<div class="scroller"><${Welcome} /></div>` : html`<${Conversation} key=${opened.value + (past.value?.window ?? "")} />`}
+  const editLast = () => !passage.value && (document.querySelector(".turn:last-of-type [aria-label^=Edit]")?.click(), setNudge(nudge + 1));
+  return html`${empty.value ? html`<div class="scroller"><${Welcome} /></div>` : html`<${Conversation} key=${`${opened.value} ${past.value?.window ?? ""} ${leap.value}`} />`}
     ${!past.value && html`<${Composer} onEditLast=${editLast} />`}`;
 }
 

@@ -1,0 +1,108 @@
+"""A message far back: opened where it stands, read on in both directions, and live again at the end."""
+
+import httpx2
+from playwright.sync_api import Locator, expect
+
+from backstay.model import message
+from backstay.model.ids import SessionId
+from backstay.store import open_store
+from tests.page.tab import Person, Tab
+from tests.server.house import House
+from tests.server.talking import accepted, answered, new_session, until
+
+ME = "local"
+# Scrolls to the last turn that is loaded; which that is, where it stands, and how many there are.
+TO_WHAT_IS_HERE = """box => {
+    box.scrollTop = box.scrollHeight;
+    const turns = [...box.querySelectorAll(".turn")];
+    return [turns.at(-1).dataset.turn, turns.at(-1).getBoundingClientRect().top, turns.length];
+}"""
+
+
+def long_session(house: House, client: httpx2.Client) -> str:
+    """A session with 400 messages, a compaction among them, and one walrus near its beginning."""
+    session = new_session(client)
+    with open_store(house.settings.db) as store:
+        for number in range(200):
+            words = "the walrus speaks" if number == 20 else f"answer {number}"
+            said = [message.user(f"entry {number}"), message.assistant(words)]
+            store.record(SessionId(session), said, owner=ME)
+            if number == 60:
+                window = store.session(SessionId(session), owner=ME).window
+                store.rotate(SessionId(session), [message.summary("so far")], owner=ME, parent=window, keep_from=100)
+        store.index()
+    return session
+
+
+def place_of(shown: Locator) -> float:
+    box = shown.bounding_box()
+    assert box is not None
+    return box["y"]
+
+
+def read_down(tab: Tab, shown: Locator, screens: float = 0.5) -> bool:
+    """Scroll on; whether this is on the page by now."""
+    tab.page.locator(".scroller").evaluate("(box, by) => { box.scrollTop += by * box.clientHeight }", screens)
+    return shown.count() > 0
+
+
+def test_a_message_far_back_is_read_on_to_the_live_end_without_jumps(
+    person: Person, house: House, client: httpx2.Client
+) -> None:
+    session = long_session(house, client)
+    tab = person.tab(session)
+    expect(tab.page.get_by_text("entry 199", exact=True)).to_be_in_viewport()
+
+    tab.page.keyboard.press("Control+k")
+    tab.page.get_by_role("combobox", name="Search").fill("walrus")
+    tab.page.locator(".hits li", has=tab.page.locator(".snippet")).first.click()
+    walrus = tab.page.get_by_text("the walrus speaks", exact=True)
+    expect(walrus).to_be_in_viewport()
+    assert tab.page.evaluate("[...CSS.highlights.get('found')].map(String)") == ["walrus"]
+    expect(tab.message).to_be_visible()
+    expect(tab.page.get_by_text("entry 199", exact=True)).to_have_count(0)
+
+    for _ in range(2):
+        turn, place, count = tab.page.locator(".scroller").evaluate(TO_WHAT_IS_HERE)
+        until(lambda: tab.turns.count() > count, "more comes below what is read")  # noqa: B023  # asked at once
+        assert abs(place_of(tab.page.locator(f"[data-turn={turn}]")) - place) <= 2, "what is read stays where it is"
+
+    live = accepted(client, session, "meanwhile", agent="patient")
+    latest = tab.page.get_by_text("meanwhile", exact=True)
+    until(lambda: read_down(tab, latest, 1.5), "the end is reached")
+    until(lambda: read_down(tab, latest, 5) and tab.button("Jump to latest").count() == 0, "the end is live")
+    assert [int(text.split()[1]) for text in tab.page.locator(".asked").all_inner_texts()[-190:-1]] == list(
+        range(11, 200)
+    )
+    client.post(f"/api/sessions/{session}/steer", json={"text": "enough"})
+    expect(tab.answers.last).to_contain_text("heard enough")
+    expect(tab.last.locator(".tools")).to_be_attached()
+    assert client.get(f"/api/turns/{live}").json()["outcome"]["type"] == "completed"
+
+
+def test_whoever_speaks_or_goes_back_far_up_is_at_the_end_again(
+    person: Person, house: House, client: httpx2.Client
+) -> None:
+    session = long_session(house, client)
+    another = new_session(client)
+    answered(client, another, "unrelated")
+    tab = person.tab(another)
+
+    def find() -> None:
+        tab.page.keyboard.press("Control+k")
+        tab.page.get_by_role("combobox", name="Search").fill("walrus")
+        tab.page.locator(".hits li", has=tab.page.locator(".snippet")).first.click()
+        expect(tab.page.get_by_text("the walrus speaks", exact=True)).to_be_in_viewport()
+
+    find()
+    assert tab.session == session
+    tab.button("Jump to latest").click()
+    expect(tab.page.get_by_text("entry 199", exact=True)).to_be_in_viewport()
+    find()
+    tab.say("hello from far above")
+    expect(tab.last).to_contain_text("hello from far above")
+    expect(tab.last).to_be_in_viewport()
+    find()
+    tab.turns.first.get_by_role("button", name="Fork from here").click()
+    expect(tab.page.locator(".head .badge", has_text="fork")).to_be_visible()
+    expect(tab.last.locator(".asked")).to_have_text("entry 6")
