@@ -1,4 +1,6 @@
 // The lineage as a picture: pure functions from windows to nodes and lines, newest at the top.
+import { nameOf } from "./lines.js";
+import { count } from "./words.js";
 
 export const STEP = 64;
 export const LANE = 34;
@@ -10,7 +12,14 @@ const REASONS = {
   edit: "Edit",
   fork: "Forked",
   compaction: "Summarised",
+  away: "Fork",
 };
+
+/** The windows with the sessions that were forked from them: each is a branch that leads away. */
+export function withForks(windows, forks) {
+  const away = forks.map(({ line, window }) => ({ ...window, id: line.id, reason: "away", fork: line }));
+  return [...windows, ...away].sort((one, other) => one.at - other.at);
+}
 
 /** Each window as a node with its lane and height; a branch takes a lane of its own, a compaction goes on in its parent's. */
 export function nodesOf(windows, current) {
@@ -52,8 +61,8 @@ export function linesOf(nodes) {
 }
 
 /** How a window is told of in a sentence. */
-export function toldOf({ reason, start }) {
-  const kept = start === 1 ? "1 message" : `${start} messages`;
+export function toldOf({ reason, start, behind_until: behind, fork }) {
+  const kept = count(start, "message");
   switch (reason) {
     case "first":
       return "The session began, with nothing in it.";
@@ -65,7 +74,9 @@ export function toldOf({ reason, start }) {
       return `A message was said differently, after ${kept}.`;
     case "fork":
       return `Begun as a copy of another session, with ${kept}.`;
+    case "away":
+      return `Goes on as “${nameOf(fork)}”, after ${kept}.`;
     default:
-      return "What came before was summarised for the agent.";
+      return behind ? `${count(behind, "message")} before it were summarised for the agent.` : "What came before was summarised for the agent.";
   }
 }

@@ -30,6 +30,9 @@ export function size(bytes) {
   return bytes < 1 << 20 ? `${(bytes / 1024).toFixed(0)} KB` : `${(bytes / (1 << 20)).toFixed(1)} MB`;
 }
 
+/** Words without the marks of Markdown, for where there is room for one line. */
+export const plain = (text) => text.replace(/(\*\*|__|`+)(?=\S)|(?<=\S)(\*\*|__|`+)/g, "").replace(/(^|\n)\s*(#{1,6}|>|[-*])\s+/g, "$1");
+
 export const count = (number, noun) => `${number.toLocaleString()} ${noun}${number === 1 ? "" : "s"}`;
 
 /** What a turn used. */

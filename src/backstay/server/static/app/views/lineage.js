@@ -1,7 +1,7 @@
 // The lineage: every window this session ever read, how each came to be, and a way to look at any of them.
 import { get } from "../api.js";
 import { html, useEffect, useState } from "../html.js";
-import { LANE, linesOf, nodesOf, STEP, toldOf } from "../lineage.js";
+import { LANE, linesOf, nodesOf, STEP, toldOf, withForks } from "../lineage.js";
 import { nameOf } from "../lines.js";
 import { line, lookBack, past } from "../room.js";
 import { go } from "../route.js";
@@ -11,17 +11,18 @@ import { day } from "../words.js";
 export function Lineage() {
   const session = line.value;
   const [windows, setWindows] = useState(null);
+  const forks = lines.value.order.filter((one) => one.source === session.id);
   useEffect(() => {
-    get(`/api/sessions/${session.id}/lineage`).then((found) => setWindows(found.windows), () => setWindows([]));
-  }, [session.id, session.window, session.revision]);
+    Promise.all([windowsOf(session), ...forks.map(firstOf)]).then(([own, ...away]) => setWindows(withForks(own, away)), () => setWindows([]));
+  }, [session.id, session.window, session.revision, forks.length]);
   if (!windows) return html`<div class="lineage"><p class="dim">Reading the lineage…</p></div>`;
   const nodes = nodesOf(windows, session.window);
   const width = LANE * (1 + Math.max(0, ...nodes.map((node) => node.lane)));
-  const forks = lines.value.order.filter((one) => one.source === session.id);
   const look = (node) => {
+    if (node.window.fork) return go(node.window.fork.id);
     go(session.id);
-    if (node.current) past.value = null;
-    else lookBack(node.window.id, `${node.name.toLowerCase()}, ${day(node.window.at)}`);
+    if (node.current) return void (past.value = null);
+    return lookBack(node.window.id, `${node.name.toLowerCase()}, ${day(node.window.at)}`);
   };
   const read = (window) => {
     go(session.id);
@@ -34,7 +35,7 @@ export function Lineage() {
     <div class="graph">
       <svg width=${width} height=${nodes.length * STEP} role="img" aria-label=${`${nodes.length} windows`}>
         ${linesOf(nodes).map(({ id, path, reason }) => html`<path key=${id} class=${`branch ${reason}`} d=${path} />`)}
-        ${nodes.map((node) => html`<circle key=${node.window.id} class=${`node ${node.window.reason} ${node.current ? "now" : ""}`} cx=${node.x} cy=${node.y} r=${node.current ? 8 : 6} />`)}
+        ${nodes.map((node) => html`<circle key=${node.window.id} class=${`node ${node.window.reason} ${node.current ? "now" : ""}`} cx=${node.x} cy=${node.y} r=${node.current ? 8 : 6} onClick=${() => look(node)}><title>${node.name}</title></circle>`)}
       </svg>
       <ol reversed>
         ${nodes.toReversed().map((node) => html`<li key=${node.window.id}>
@@ -42,9 +43,13 @@ export function Lineage() {
             <span class="row"><strong>${node.name}</strong>${node.current && html`<span class="badge now">now</span>`}<time class="dim">${day(node.window.at)}</time></span>
             <span class="dim">${toldOf(node.window)}</span>
           </button>
-          ${node.window.behind && html`<button type="button" class="small behind" aria-label="Read what was summarised" onClick=${() => read(node.window)}>Read it</button>`}</li>`)}
+          ${node.window.reason === "compaction" && html`<button type="button" class="small behind" aria-label="Read what was summarised" onClick=${() => read(node.window)}>Read it</button>`}</li>`)}
       </ol>
     </div>
-    ${forks.length > 0 && html`<h3>Forks of it</h3><ul class="forks">${forks.map((one) => html`<li key=${one.id}><a href=${`#${one.id}`}>${nameOf(one)}</a> <span class="dim">${day(one.created_at)}</span></li>`)}</ul>`}
   </section>`;
 }
+
+const windowsOf = async ({ id }) => (await get(`/api/sessions/${id}/lineage`)).windows;
+
+/** A fork, and the window it began with. */
+const firstOf = async (line) => ({ line, window: (await windowsOf(line))[0] });

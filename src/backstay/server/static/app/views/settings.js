@@ -17,7 +17,7 @@ export function Settings() {
 
 function Answers() {
   const { facts } = about.value;
-  return html`<section><h3>Who answers</h3><p>${facts.why || "This process serves no agent; turns wait for another one."}</p>
+  return html`<section><h3>Who answers</h3><p>${facts.why || (facts.agents.length ? "The program that serves this page chose who answers." : "This process serves no agent; turns wait for another one.")}</p>
     <ul class="plain">${facts.agents.map((name) => html`<li key=${name}><strong>${name}</strong> ${isScripted(name) && html`<span class="badge">scripted: no model</span>`}</li>`)}</ul>
     <p class="dim">Choose another with <code>backstay serve --agent</code>; <code>backstay agents</code> shows what was found.</p></section>`;
 }

@@ -2,14 +2,14 @@
 import { create } from "../actions.js";
 import { html, steady, useEffect, useMemo, useRef, useState } from "../html.js";
 import { Icon } from "../icon.js";
-import { nameOf, readTo, rowsOf } from "../lines.js";
+import { nameOf, placeOf, readTo, rowsOf } from "../lines.js";
 import { attempt } from "../notices.js";
 import { current } from "../room.js";
 import { go } from "../route.js";
 import { about, isScripted } from "../server.js";
 import { sheet, sidebar } from "../sheet.js";
 import { agents, filter, glances, lines, loaded, markOf, more, places, tags } from "../shelf.js";
-import { when } from "../words.js";
+import { plain, when } from "../words.js";
 
 const HEADING = 34;
 const ROW = 56;
@@ -113,10 +113,17 @@ const Line = steady(function Line({ line, open, mark, draft }) {
   return html`<button type="button" class=${`line ${mark ?? ""}`} aria-current=${open ? "page" : null} onClick=${show}>
     <span class="line-name"><span class="one-line grow">${nameOf(line)}</span>
       ${line.pinned && html`<${Icon} name="pin" />`}<time>${when(line.active_at)}</time></span>
-    <span class="line-brief"><span class="one-line grow">${draft && !open ? "Draft · " : ""}${line.title ? line.preview ?? "" : line.tags.map((tag) => `#${tag}`).join(" ")}</span>
+    <span class="line-brief"><span class="one-line grow">${briefOf(line, draft && !open)}</span>
       ${mark && html`<span class=${`mark ${mark}`} role="img" aria-label=${MARKS[mark]} title=${MARKS[mark]}></span>`}</span>
   </button>`;
 });
+
+/** What a line tells below its name: that a draft waits, and what was said last; or where it comes from and whose it is. */
+function briefOf(line, draft) {
+  const about = [...line.tags.map((tag) => `#${tag}`), placeOf(line), line.agent].filter(Boolean);
+  const words = line.title && line.preview ? [plain(line.preview)] : about;
+  return [...(draft ? ["Draft"] : []), ...words].join(" · ");
+}
 
 /** Up and down go from line to line. */
 function step(event, box) {

@@ -22,13 +22,14 @@ export const Turn = steady(function Turn({ entry, last, idle, frozen, editing, o
         ${entry.startedAt && html`<time datetime=${new Date(entry.startedAt).toISOString()}>${clock(entry.startedAt)}</time>`}
       </header>
       ${[...entry.steps, ...entry.unheard.map(said)].map((step, place) => stepOf(step, place, { step, turn: entry.turn, ended: !live, live: live && place === entry.steps.length - 1 }))}
-      ${live && html`<span class="typing" aria-hidden="true"><i></i><i></i><i></i></span>`}
+      ${live && !asks(entry) && html`<span class="typing" aria-hidden="true"><i></i><i></i><i></i></span>`}
     </div>`}
     <${Ending} entry=${entry} last=${last} idle=${idle} frozen=${frozen} />
     ${!live && html`<${Tools} entry=${entry} last=${last} idle=${idle} frozen=${frozen} onEdit=${onEdit} />`}
   </article>`;
 });
 
+const asks = ({ steps }) => steps.some((step) => step.type === "call" && step.approval === "asked" && !step.result);
 const said = (parts) => ({ type: "said", parts });
 const labelOf = (entry) => (entry.input ? `You: ${textOf(entry.input.parts).slice(0, 80)}` : "Answer");
 

@@ -12,6 +12,8 @@ const TOUR = [
   { icon: "warn", name: "Crash the server and watch", what: "It is killed in the middle of an answer, and comes back.", text: "slow 6\ncrash", demo: true },
 ];
 
+const answering = (agents) => (agents.length > 1 ? `${agents.slice(0, -1).join(", ")} and ${agents.at(-1)} answer.` : `${agents[0] ?? "Nobody"} answers.`);
+
 export function Welcome() {
   const known = about.value;
   if (!known) return null;
@@ -21,7 +23,7 @@ export function Welcome() {
   return html`<section class="welcome">
     <h1>${scripted ? "A conversation that cannot get lost" : "What shall we talk about?"}</h1>
     <p>Everything you send is stored before it is acknowledged, and every word of an answer before you see it.</p>
-    <p class=${`answers ${scripted ? "scripted" : ""}`}>${scripted && html`<span class="badge">scripted</span>`} ${known.facts.why || `${known.facts.agents.join(", ") || "Nobody"} answers.`}</p>
+    <p class=${`answers ${scripted ? "scripted" : ""}`}>${scripted && html`<span class="badge">scripted</span>`} ${known.facts.why || answering(known.facts.agents)}</p>
     ${steps.length > 0 && html`<ul class="tour" aria-label="Things to try">${steps.map((step) => html`<li key=${step.name}>
       <button type="button" onClick=${() => begin(step.text)}><${Icon} name=${step.icon} /><span><strong>${step.name}</strong><span class="dim">${step.what}</span></span></button></li>`)}</ul>`}
     ${!current.value && html`<p><button type="button" class="primary" onClick=${() => attempt(create)}><${Icon} name="plus" /> New session</button></p>`}
