@@ -45,7 +45,7 @@ function Tokens() {
   });
   const revoke = (token) => attempt(async () => (await remove(`/api/tokens/${token.id}`), read()));
   return html`<section><h3>Tokens and browsers</h3>
-    <ul class="plain">${tokens.map((token) => html`<li key=${token.id} class="row"><span class="grow one-line">${token.name}</span><span class="badge">${token.kind}</span><time class="dim">${day(token.created_at)}</time>
+    <ul class="plain tokens">${tokens.map((token) => html`<li key=${token.id} class="row"><span class="grow one-line">${token.name}</span><span class="badge">${token.kind}</span><time class="dim">${day(token.created_at)}</time>
       <button type="button" class="small" onClick=${() => confirm(`Revoke ${token.name}?`) && revoke(token)}>Revoke</button></li>`)}</ul>
     <form class="row" onSubmit=${(event) => (event.preventDefault(), name && give())}><input class="grow" aria-label="What the token is for" placeholder="What is the token for?" maxlength="200" value=${name} onInput=${(event) => setName(event.target.value)} />
       <button class="small" disabled=${!name.trim()}>New token</button><button type="button" class="small" onClick=${link}>Link for another browser</button></form>
