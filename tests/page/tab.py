@@ -13,6 +13,10 @@ expect.set_options(timeout=PATIENCE)
 # A browser says so itself when a server cannot be reached, has refused, or was cut off; the page shows it.
 NETWORK = ("Failed to load resource", "net::", "EventSource's response has a MIME type")
 
+# What the policy had to stop should not have been tried.
+POLICY = """addEventListener("securitypolicyviolation", ({ violatedDirective, blockedURI, sample }) =>
+  console.error("against the policy:", violatedDirective, blockedURI, sample))"""
+
 
 class Person:
     """Somebody at a browser that is signed in; with as many tabs as they open."""
@@ -27,6 +31,7 @@ class Person:
             permissions=["clipboard-read", "clipboard-write"],
         )
         self._context.set_default_timeout(PATIENCE)
+        self._context.add_init_script(POLICY)
         self.complaints: list[str] = []
         self._sign_in()
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,13 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, Request, expect
 
-from backstay.agents.adapters import AgentLike
 from backstay.agents.scripted import ScriptedAgent
 from tests.databases import Place
-from tests.page.hostile import hostile
+from tests.page.hostile import AGENTS, furnish
 from tests.page.payloads import PAYLOADS
 from tests.page.tab import Person, Tab
 from tests.server.house import House, a_house
+from tests.server.served import COMMAND, PATIENCE
 from tests.server.talking import accepted, answered, new_session, until
 
 AXE = Path(__file__).with_name("axe.min.js")
@@ -26,8 +27,7 @@ LAZY = "/static/vendor/colours.js"
 
 @pytest.fixture
 def house(place: Place) -> Iterator[House]:
-    agents: dict[str, AgentLike] = {"default": ScriptedAgent(pace=0.01, slow=0.05), "hostile": hostile}
-    with a_house(place, agents, titles=True) as house:
+    with a_house(place, {"default": ScriptedAgent(pace=0.01, slow=0.05), **AGENTS}, titles=True) as house:
         yield house
 
 
@@ -37,9 +37,8 @@ def test_hostile_text_is_shown_as_text_wherever_it_stands(person: Person, client
     client.patch(f"/api/sessions/{session}", json={"title": " ".join(PAYLOADS)[:1000], "add_tags": [PAYLOADS[1]]})
     answered(client, session, "fail: " + "\n".join(PAYLOADS), agent="hostile")
     client.put(f"/api/sessions/{session}/draft", json={"text": PAYLOADS[0]})
-    asked: list[str] = []
     tab = person.tab()
-    tab.page.on("request", lambda request: asked.append(request.url))
+    strangers = watched(tab)
     tab.go(session)
     expect(tab.last.locator(".ending.failed")).to_contain_text("onerror")
 
@@ -54,23 +53,124 @@ def test_hostile_text_is_shown_as_text_wherever_it_stands(person: Person, client
     expect(tab.page.locator(".snippet").first).to_be_visible()
     tab.page.keyboard.press("Escape")
 
-    assert tab.page.evaluate("window.hacked === undefined")
-    assert (
-        tab.page.locator(".talk :is(script, img, iframe, style, link, meta, base, form, video, object, embed)").count()
-        == 0
-    )
-    attributes = (
-        "all => all.flatMap(one => one.getAttributeNames()).filter(name => name.startsWith('on') || name === 'srcdoc')"
-    )
-    assert tab.page.locator(".shell *").evaluate_all(attributes) == []
-    assert [url for url in asked if "evil.example" in url] == []
+    harmless(tab)
+    assert strangers == []
     assert tab.last.locator(".markdown").count() >= len(PAYLOADS)
 
 
-def everything(tab: Tab) -> int:
-    """Go to the very top; how many folds there are by now."""
+def test_hostile_names_are_shown_as_text_wherever_they_stand(person: Person, client: httpx2.Client) -> None:
+    furnished = furnish(client)
+    tab = person.tab()
+    strangers = watched(tab)
+    count = len(PAYLOADS)
+    expect(tab.page.locator(".line").first).to_be_visible()
+    until(lambda: all_filters(tab) >= {*PAYLOADS, *(f"#{payload}" for payload in PAYLOADS)}, "all lines are loaded")
+    harmless(tab)
+
+    tab.go(furnished.said)
+    expect(tab.page.locator(".asked .chip")).to_have_count(count)
+    until(lambda: everything(tab, ".ending.failed") == count, "all of it is loaded")
+    expect(tab.page.locator("details.summary")).to_contain_text("<script>window.hacked=1<")
+    expect(tab.page.locator(".who .name", has_text="onerror").first).to_be_attached()
+    expect(tab.page.get_by_role("combobox", name="Who shall answer").locator("option")).to_have_count(count + 3)
+    for payload in PAYLOADS:
+        tab.message.fill(payload)
+    harmless(tab)
+    tab.button("Lineage").click()
+    expect(tab.page.locator(".forks li")).to_have_count(count)
+    harmless(tab)
+    tab.go(furnished.fork, "lineage")
+    expect(tab.page.locator(".title .badge")).to_have_count(2)
+    harmless(tab)
+
+    tab.go(furnished.waiting)
+    expect(tab.queue).to_have_count(count)
+    harmless(tab)
+    tab.choose("Tags…")
+    expect(tab.page.get_by_role("dialog", name="Tags").locator(".chip")).to_have_count(count)
+    harmless(tab)
+    tab.page.keyboard.press("Escape")
+    tab.page.keyboard.press("Control+k")
+    for query in (*PAYLOADS, "hacked"):
+        tab.page.get_by_role("combobox", name="Search").fill(query)
+    expect(tab.page.locator(".snippet mark").first).to_be_visible()
+    harmless(tab)
+    tab.page.keyboard.press("Escape")
+    tab.page.locator(".sidebar footer .wide").click()
+    expect(tab.page.get_by_role("dialog", name="Settings").get_by_role("button", name="Revoke")).not_to_have_count(0)
+    expect(tab.page.get_by_role("dialog", name="Settings").locator("li", has_text="Revoke")).to_have_count(
+        len(client.get("/api/tokens").json()["tokens"])
+    )
+    harmless(tab)
+    assert strangers == []
+
+
+def test_hostile_text_does_nothing_on_the_plain_page_and_in_an_exported_one(
+    person: Person, house: House, client: httpx2.Client, tmp_path: Path
+) -> None:
+    furnished = furnish(client)
+    answered(client, furnished.fork, "all", agent="hostile")
+    tab = person.tab()
+    strangers = watched(tab)
+    tab.page.goto(f"{house.url}/plain")
+    expect(tab.page.locator("li", has_text="onerror").first).to_be_visible()
+    inert(tab)
+
+    for session in furnished:
+        page = tmp_path / f"{session}.html"
+        exported = [str(COMMAND), "export", session, "--db", str(house.place), "--format", "html", "-o", str(page)]
+        subprocess.run(exported, check=True, timeout=PATIENCE, capture_output=True, cwd=tmp_path)
+        tab.page.goto(page.as_uri())
+        expect(tab.page.locator("article, body").first).to_contain_text("wait" if session == furnished.waiting else "<")
+        inert(tab)
+    assert strangers == []
+
+
+def all_filters(tab: Tab) -> set[str]:
+    """Go to the end of the list; what it can be narrowed to by now."""
+    tab.page.locator(".list").evaluate("box => box.scrollTop = box.scrollHeight")
+    choices = tab.page.get_by_role("group", name="Show only").get_by_role("button")
+    return set(choices.evaluate_all("all => all.map(one => one.textContent)"))
+
+
+def watched(tab: Tab) -> list[str]:
+    """Fills with what the tab asks of anybody but our own server."""
+    strangers: list[str] = []
+    root = tab.page.url.partition("#")[0]
+
+    def look(request: Request) -> None:
+        if not request.url.startswith((root, "file:", "data:")):
+            strangers.append(request.url)
+
+    tab.page.on("request", look)
+    return strangers
+
+
+def harmless(tab: Tab) -> None:
+    """Nothing in the page is anything that we did not put there."""
+    tab.page.locator(".fold-line[aria-expanded=false]").evaluate_all("folds => folds.forEach(fold => fold.click())")
+    inert(tab)
+    links = tab.page.locator(".shell a").evaluate_all("links => links.map(link => link.getAttribute('href'))")
+    assert [link for link in links if not link.startswith(("http://", "https://", "mailto:", "#", "/"))] == []
+    pictures = tab.page.locator(".shell img").evaluate_all("all => all.map(one => one.getAttribute('src'))")
+    assert pictures == ["/static/mark.svg"]
+
+
+def inert(tab: Tab) -> None:
+    """Nothing ran, and nothing is there that could."""
+    assert tab.page.evaluate("window.hacked === undefined")
+    active = "body :is(script, iframe, link, meta, base, video, object, embed, math, form[action], style)"
+    assert tab.page.locator(active).count() == 0
+    attributes = (
+        "all => all.flatMap(one => one.getAttributeNames()).filter(name => name.startsWith('on') || name === 'srcdoc')"
+    )
+    assert tab.page.locator("body *").evaluate_all(attributes) == []
+
+
+def everything(tab: Tab, what: str = ".fold-line") -> int:
+    """Go to the very top; how many of these there are by now."""
     tab.page.locator(".scroller").evaluate("box => box.scrollTop = 0")
-    return tab.page.locator(".fold-line").count()
+    return tab.page.locator(what).count()
 
 
 def test_the_policy_stops_what_the_page_would_let_through(person: Person) -> None:
