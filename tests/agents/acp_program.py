@@ -60,7 +60,7 @@ class Program:
         self._prompts.append(texts)
         self._cancelled.clear()
         wish = texts[-1].splitlines()[-1].strip()
-        verb = next(verb for verb in self._table() if wish.startswith(verb))
+        verb = max((verb for verb in self._table() if wish.startswith(verb)), key=len)
         stopped = await self._table()[verb](wish.removeprefix(verb).strip())
         # As it is, also if it is no reason that the protocol knows.
         return PromptResponse.model_construct(stop_reason=stopped or "end_turn")
@@ -73,6 +73,7 @@ class Program:
             "tell where": self._tell_where,
             "use a tool": self._use,
             "fail a tool": self._fail,
+            "use a tool bit by bit": self._use_bit_by_bit,
             "begin a tool": self._begin,
             "ask first": self._ask_first,
             "ask for ever": self._ask_for_ever,
@@ -119,6 +120,14 @@ class Program:
         given = [acp.tool_content(acp.text_block("written"))]
         await self._tell(acp.update_tool_call("t1", status="completed", content=given))
         await self._say("done")
+
+    async def _use_bit_by_bit(self, _: str) -> None:
+        """As programs do that announce a call before they know what it is about."""
+        await self._tell(acp.start_tool_call("t1", "Write", kind="edit", status="pending"))
+        change = [acp.tool_diff_content("a.txt", "new", "old")]
+        await self._tell(acp.update_tool_call("t1", title="Write a.txt", raw_input={"n": 1}, content=change))
+        await self._tell(acp.update_tool_call("t1", status="completed", raw_output="written"))
+        await self._tell(acp.update_tool_call("t1", status="completed", raw_output="again"))
 
     async def _fail(self, _: str) -> None:
         await self._begin()

@@ -86,6 +86,14 @@ def test_words_thoughts_and_tools_are_told_in_order_by_one_process(tmp_path: Pat
     assert what_was_told(last)["prompts"][1] == ["say hello you"]  # a warm one hears what is new, and no more
 
 
+def test_what_is_known_of_a_call_only_later_is_told_with_its_result(tmp_path: Path) -> None:
+    (bodies,) = told(tmp_path, "use a tool bit by bit")
+
+    change = {"type": "diff", "path": "a.txt", "oldText": "old", "newText": "new"}
+    later = {"title": "Write a.txt", "input": {"n": 1}, "changes": [change], "output": "written"}
+    assert bodies == [ToolCall("acp-1", "edit", {"title": "Write"}), ToolResult("acp-1", later)]
+
+
 def test_what_has_no_word_of_ours_is_kept_as_it_came(tmp_path: Path) -> None:
     planned, nonsense, half = told(tmp_path, "plan", "babble", "surrogate")
 

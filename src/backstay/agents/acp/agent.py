@@ -104,13 +104,13 @@ class AcpAgent:
         waiting, self._waiting = self._waiting, None
         if waiting is not None and not waiting.over:
             return waiting, prompt_of(turn, self._untold or (), fresh=False)
+        if waiting is not None:
+            self._end(waiting.close())
         if waiting is not None or self._untold is None:
             # One that knew it is gone, or nobody has told us: the turn knows, and may have to read it.
             earlier = await asyncio.to_thread(before_input, turn)
         else:
             earlier = self._untold
-        if waiting is not None:
-            self._end(waiting.close())
         return await self._begin(turn), prompt_of(turn, earlier, fresh=True)
 
     async def _begin(self, turn: AgentTurn) -> Conversation:
@@ -152,7 +152,11 @@ class AcpAgent:
 
     def _end(self, ending: Coroutine[Any, Any, None]) -> None:
         """Have a program ended, by a task of its own that cancelling a turn does not reach."""
-        task = asyncio.create_task(ending, name="end of an ACP agent")
+        try:
+            task = asyncio.create_task(ending, name="end of an ACP agent")
+        except RuntimeError:
+            ending.close()  # The loop is gone, and we are about to be: the leash ends it then.
+            return
         self._endings.add(task)
         task.add_done_callback(self._endings.discard)
 
@@ -179,10 +183,10 @@ def _told(happening: Happening, telling: Telling, questions: Questions) -> Itera
             yield from telling.tell(update)
         case Asked(request, answer):
             yield from telling.call(request.tool_call)
-            questions.ask(request, telling.name_of(request.tool_call), answer)
+            questions.ask(request, telling.about(request.tool_call), answer)
         case PromptResponse():
             for call in questions.denied:
-                yield from telling.refused(call, "not permitted")
+                yield from telling.refused(call)
             yield from telling.finish(happening)
             _judge(happening)
 

@@ -5,10 +5,10 @@ import logging
 from collections.abc import Sequence
 from typing import Literal, get_args
 
-from acp.schema import AllowedOutcome, DeniedOutcome, PermissionOption, RequestPermissionRequest
+from acp.schema import AllowedOutcome, DeniedOutcome, PermissionOption
+from acp.schema import RequestPermissionRequest as Request
 from acp.schema import RequestPermissionResponse as Response
 
-from backstay.agents.acp.telling import details
 from backstay.agents.port import AgentTurn
 from backstay.agents.tools import Tool
 from backstay.errors import BackstayError, ConfigError
@@ -38,24 +38,24 @@ class Questions:
         # The calls that were not permitted, as the story names them.
         self.denied: list[str] = []
 
-    def ask(self, request: RequestPermissionRequest, call: str, answer: "asyncio.Future[Response]") -> None:
-        """Have the question decided, and then answered."""
-        self._tasks.add(asyncio.create_task(self._decide(request, call, answer), name=f"permission for {call}"))
+    def ask(self, request: Request, about: dict[str, Json], answer: "asyncio.Future[Response]") -> None:
+        """Have the question decided, and then answered. `about` says what it is about, and which `call`."""
+        self._tasks.add(asyncio.create_task(self._decide(request, about, answer), name="permission"))
 
     def drop(self) -> None:
         """Nobody waits for an answer any more."""
         for task in self._tasks:
             task.cancel()
 
-    async def _decide(self, request: RequestPermissionRequest, call: str, answer: "asyncio.Future[Response]") -> None:
-        granted = await self._is_granted(request, call)
+    async def _decide(self, request: Request, about: dict[str, Json], answer: "asyncio.Future[Response]") -> None:
+        granted = await self._is_granted(request, about)
         if not granted:
-            self.denied.append(call)
+            self.denied.append(about["call"])
         option = _chosen(request.options, ("allow_once", "allow_always") if granted else ("reject_once",))
         if not answer.done():
             answer.set_result(_response(option))
 
-    async def _is_granted(self, request: RequestPermissionRequest, call: str) -> bool:
+    async def _is_granted(self, request: Request, about: dict[str, Json]) -> bool:
         """Decide through the ledger: what is asked for is stored before anybody is asked, the answer before it counts.
 
         The turn's id is among the arguments, so that a turn that goes on for another asks anew.
@@ -66,7 +66,7 @@ class Questions:
             return False
         tool = _ASKED if self._policy == "ask" else _GIVEN
         try:
-            await self._turn.call(tool, details(request.tool_call) | {"call": call, "turn": self._turn.id})
+            await self._turn.call(tool, about | {"turn": self._turn.id})
         except BackstayError as error:
             # Denied; or it could not be asked, and what cannot be asked is not permitted.
             log.debug("permission was not given", extra={"turn": self._turn.id, "reason": str(error)})

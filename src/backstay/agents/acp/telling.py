@@ -28,16 +28,39 @@ from backstay.model.limits import Limits
 # Beyond this a text is told in pieces, and what tools took and gave is cut: one body must fit into a message.
 _PIECE, _MOST = 32_768, 262_144
 _DONE = ("completed", "failed")
+_LATEST = ("title", "content", "locations", "raw_input", "raw_output")
 _LIMITS = Limits()
+
+
+class _Call:
+    """A call of the agent's own tools: what was told of it, and what is known by now. What comes later adds to it."""
+
+    def __init__(self, name: str, update: ToolCallUpdate) -> None:
+        self.name, self.kind = name, update.kind or "other"
+        self.told = self.known = details(update)
+        self.open = True
+        self._update = update
+
+    def hear(self, update: ToolCallUpdate) -> None:
+        """Take what is new; what an update leaves out is as it was."""
+        self._update = self._update.model_copy(
+            update={field: value for field in _LATEST if (value := getattr(update, field)) is not None}
+        )
+        self.known = details(self._update)
+
+    @property
+    def outcome(self) -> Json:
+        """What came of it, and what was said of it only after it had been told."""
+        later = {field: value for field, value in self.known.items() if self.told.get(field) != value}
+        output = _output(self._update)
+        return {**later, "output": output} if later else output
 
 
 class Telling:
     """Tells one turn. A call is told as soon as it is heard of, so that what ran is never less than what is told."""
 
     def __init__(self, cost: float) -> None:
-        self._calls: dict[str, str] = {}
-        self._told: dict[str, Json] = {}
-        self._open: set[str] = set()
+        self._calls: dict[str, _Call] = {}
         self._cost_before = self.cost = cost
         self._usage: dict[str, Json] = {}
 
@@ -62,27 +85,27 @@ class Telling:
             case _:
                 yield storable(Custom("acp_update", update))
 
-    def call(self, update: ToolCallUpdate) -> Iterator[ToolCall]:
-        """Tell of a call, unless it was told already."""
-        if update.tool_call_id in self._calls:
+    def call(self, update: ToolCallUpdate) -> Iterator[Body]:
+        """Hear of a call, and tell of it if it is new."""
+        known = self._calls.get(update.tool_call_id)
+        if known is not None:
+            known.hear(update)
             return
-        name = f"acp-{len(self._calls) + 1}"
-        self._calls[update.tool_call_id] = name
-        self._told[name] = details(update)
-        self._open.add(name)
-        body = storable(ToolCall(name, update.kind or "other", self._told[name]))
-        if isinstance(body, ToolCall):
-            yield body
+        call = _Call(f"acp-{len(self._calls) + 1}", update)
+        self._calls[update.tool_call_id] = call
+        yield storable(ToolCall(call.name, call.kind, call.told))
 
-    def name_of(self, update: ToolCallUpdate) -> str:
-        """How a call is named in the story."""
-        return self._calls[update.tool_call_id]
+    def about(self, update: ToolCallUpdate) -> dict[str, Json]:
+        """How a call is named in the story, and what is known of it."""
+        call = self._calls[update.tool_call_id]
+        return {**call.known, "call": call.name}
 
-    def refused(self, name: str, why: str) -> Iterator[Body]:
-        """A call that was not permitted and of which the agent has said nothing more."""
-        if name in self._open:
-            self._open.discard(name)
-            yield ToolResult(name, why, error=True)
+    def refused(self, name: str) -> Iterator[Body]:
+        """A call was not permitted: if the agent has said nothing of its end, this is it."""
+        for call in self._calls.values():
+            if call.name == name and call.open:
+                call.open = False
+                yield ToolResult(name, "not permitted", error=True)
 
     def finish(self, answer: PromptResponse) -> Iterator[Body]:
         """What there is to say at the end: what it cost, and whether it was cut off."""
@@ -98,17 +121,10 @@ class Telling:
     def _tool(self, update: ToolCallStart | ToolCallProgress) -> Iterator[Body]:
         heard = ToolCallUpdate.model_validate(update.model_dump(exclude={"session_update"}))
         yield from self.call(heard)
-        name = self.name_of(heard)
-        if heard.status in _DONE and name in self._open:
-            self._open.discard(name)
-            yield storable(ToolResult(name, self._outcome(name, heard), error=heard.status == "failed"))
-
-    def _outcome(self, name: str, update: ToolCallUpdate) -> Json:
-        """What came of a call; and what was only said of it after it had been told."""
-        output = _output(update)
-        told = self._told[name]
-        later = {field: value for field, value in details(update).items() if told.get(field) != value}
-        return {**later, "output": output} if later else output
+        call = self._calls[heard.tool_call_id]
+        if heard.status in _DONE and call.open:
+            call.open = False
+            yield storable(ToolResult(call.name, call.outcome, error=heard.status == "failed"))
 
     def _count(self, update: UsageUpdate) -> None:
         self._usage |= {"context_tokens": update.used, "context_size": update.size}
@@ -164,8 +180,8 @@ def _pieces(kind: type[Text | Thought], text: str) -> Iterator[Body]:
 
 
 def _output(update: ToolCallUpdate) -> Json:
-    """What a tool gave: words as words, everything else as it is."""
-    given = [_content(content) for content in update.content or ()]
+    """What a tool gave: words as words, everything else as it is. Changes of files are told with what went in."""
+    given = [_content(one) for one in update.content or () if not isinstance(one, FileEditToolCallContent)]
     if not given:
         return _fitting(update.raw_output)
     if all(isinstance(one, str) for one in given):
