@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -156,11 +157,11 @@ class Program:
         return "cancelled"
 
     async def _be_deaf(self, _: str) -> None:
-        """Begin something, and hear neither a wish to stop nor a signal to end."""
+        """Begin something, and hear neither a wish to stop, nor a signal to end, nor that nobody is there any more."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         await self._begin()
         await self._tell(acp.update_agent_message_text(f"{os.getpid()}\n"))
-        await asyncio.Event().wait()
+        threading.Event().wait()  # nor does it see that its input has ended
 
     async def _die(self, _: str) -> None:
         await self._begin()
