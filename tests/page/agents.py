@@ -18,6 +18,12 @@ async def counting(turn: AgentTurn) -> AsyncIterator[Body]:
         await asyncio.sleep(0.005)
 
 
+async def bursting(turn: AgentTurn) -> AsyncIterator[Body]:
+    """Says ten thousand numbers in one breath, a paragraph for every hundred, and ends."""
+    numbers = [str(number) for number in range(1, 10_001)]
+    yield Text("\n\n".join(" ".join(numbers[start : start + 100]) for start in range(0, 10_000, 100)))
+
+
 async def spelling(turn: AgentTurn) -> AsyncIterator[Body]:
     """Says what it hears, three letters at a time, so that a page draws every state that Markdown can be in."""
     text = turn.input.text

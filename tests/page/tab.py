@@ -21,13 +21,15 @@ POLICY = """addEventListener("securitypolicyviolation", ({ violatedDirective, bl
 class Person:
     """Somebody at a browser that is signed in; with as many tabs as they open."""
 
-    def __init__(self, browser: Browser, client: httpx2.Client, *, phone: bool = False, dark: bool = False) -> None:
+    def __init__(
+        self, browser: Browser, client: httpx2.Client, *, phone: bool = False, dark: bool = False, still: bool = True
+    ) -> None:
         self.client = client
         self._context: BrowserContext = browser.new_context(
             viewport={"width": 390, "height": 844} if phone else {"width": 1280, "height": 800},
             has_touch=phone,
             color_scheme="dark" if dark else "light",
-            reduced_motion="reduce",
+            reduced_motion="reduce" if still else "no-preference",
             permissions=["clipboard-read", "clipboard-write"],
         )
         self._context.set_default_timeout(PATIENCE)

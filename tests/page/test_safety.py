@@ -1,15 +1,12 @@
-"""The page among hostile text, under its own policy; and for people who use it with other means than a mouse."""
+"""The page among hostile text, under its own policy."""
 
-import gzip
-import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
-from playwright.sync_api import Browser, Request, expect
+from playwright.sync_api import Request, expect
 
 from backstay.agents.scripted import ScriptedAgent
 from tests.databases import Place
@@ -19,10 +16,6 @@ from tests.page.tab import Person, Tab
 from tests.server.house import House, a_house
 from tests.server.served import COMMAND, PATIENCE
 from tests.server.talking import accepted, answered, new_session, until
-
-AXE = Path(__file__).with_name("axe.min.js")
-MOST_BYTES = 150 * 1024
-LAZY = "/static/vendor/colours.js"
 
 
 @pytest.fixture
@@ -189,119 +182,6 @@ def test_the_policy_stops_what_the_page_would_let_through(person: Person) -> Non
     assert tab.page.evaluate("window.hacked === undefined")
     assert any("Content Security Policy" in told or "Trusted" in told for told in person.complaints)
     person.complaints.clear()
-
-
-# --- for everybody --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_nothing_serious_is_found_wanting_by_axe(browser: Browser, client: httpx2.Client, dark: bool) -> None:
-    session = new_session(client)
-    answered(client, session, "think first\ncalc 6*7\n# Not a title\nhello")
-    answered(client, session, "fail on purpose")
-    answered(client, session, "few", agent="hostile")
-    with Person(browser, client, dark=dark) as person:
-        tab = person.tab()
-        assert faults(tab) == []
-        tab.go(session)
-        expect(tab.turns).to_have_count(3)
-        tab.last.locator(".fold-line").first.click()
-        assert faults(tab) == []
-        for name, key in {"Search": "Control+k", "Help": "?"}.items():
-            tab.button("Help").focus()
-            tab.page.keyboard.press(key)
-            expect(tab.page.get_by_role("dialog", name=name)).to_be_visible()
-            assert faults(tab) == []
-            tab.page.keyboard.press("Escape")
-        tab.page.locator(".sidebar footer .wide").click()
-        expect(tab.page.get_by_role("dialog", name="Settings")).to_be_visible()
-        assert faults(tab) == []
-        tab.page.keyboard.press("Escape")
-        tab.button("Lineage").click()
-        expect(tab.page.locator(".graph")).to_be_visible()
-        assert faults(tab) == []
-
-
-def faults(tab: Tab) -> list[dict[str, Any]]:
-    """What axe finds, that matters."""
-    if not tab.page.evaluate("typeof axe === 'object'"):
-        tab.page.evaluate(AXE.read_text())
-    found = tab.page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
-    return [
-        {"rule": one["id"], "where": [node["html"][:200] for node in one["nodes"]][:3]}
-        for one in found
-        if one["impact"] in ("serious", "critical")
-    ]
-
-
-def test_a_screen_reader_is_told_of_an_answer_once_and_not_of_every_word(person: Person, client: httpx2.Client) -> None:
-    session = new_session(client)
-    tab = person.tab(session)
-    tab.ask("first")
-    tab.page.evaluate("""() => {
-        const said = document.querySelector(".scroller [aria-live]");
-        window.told = [];
-        const watching = {childList: true, characterData: true, subtree: true};
-        new MutationObserver(() => window.told.push(said.textContent)).observe(said, watching);
-    }""")
-
-    tab.ask("slow 12")
-
-    expect(tab.page.locator(".scroller [aria-live]")).to_contain_text("Answer: 1 of 12")
-    assert len(tab.page.evaluate("window.told")) <= 3
-
-
-# --- how heavy it is ------------------------------------------------------------------------------------------------
-
-
-def test_the_page_weighs_little_before_its_lazy_parts(person: Person, client: httpx2.Client) -> None:
-    session = new_session(client)
-    asked: list[Request] = []
-    tab = person.tab()
-    tab.page.on("requestfinished", lambda request: asked.append(request))  # noqa: PLW0108  # it must be a function
-    tab.go(session)
-    tab.page.reload()
-    expect(tab.message).to_be_visible()
-    paths = {request.url.partition("/static/")[2] for request in asked if "/static/" in request.url}
-
-    sizes = {path: len(client.get(f"/static/{path}", headers={"accept-encoding": "gzip"}).read()) for path in paths}
-    packed = {path: len(gzip.compress(client.get(f"/static/{path}").content)) for path in paths}
-
-    assert "vendor/page.js" in paths
-    assert LAZY.removeprefix("/static/") not in paths
-    assert sum(packed.values()) < MOST_BYTES, json.dumps(packed, indent=1)
-    assert sizes.keys() == packed.keys()
-
-
-def test_files_are_packed_known_by_what_they_hold_and_asked_for_once(client: httpx2.Client) -> None:
-    first = client.get("/static/app/main.js")
-    again = client.get("/static/app/main.js", headers={"if-none-match": first.headers["etag"]})
-    plain = client.get("/static/app/main.js", headers={"accept-encoding": "identity"})
-
-    assert first.headers["content-encoding"] == "gzip"
-    assert first.headers["content-type"] == "text/javascript; charset=utf-8"
-    assert (again.status_code, again.content) == (304, b"")
-    assert plain.content == first.content
-    assert "content-encoding" not in plain.headers
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "../app.py",
-        "..%2fapp.py",
-        "app/../../app.py",
-        "app",
-        "app/",
-        "",
-        "/etc/passwd",
-        "app//main.js",
-        "app/main.js/",
-        "%00",
-    ],
-)
-def test_nothing_but_our_own_files_is_served(client: httpx2.Client, path: str) -> None:
-    assert client.get(f"/static/{path}").status_code == 404
 
 
 def test_a_running_answer_of_a_tool_is_interrupted_visibly(person: Person, client: httpx2.Client) -> None:

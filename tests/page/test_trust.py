@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, CDPSession, expect
 from backstay.agents.adapters import AgentLike
 from backstay.agents.scripted import ScriptedAgent
 from tests.databases import Place, let_leases_lapse
-from tests.page.agents import counting, spelling
+from tests.page.agents import bursting, counting, spelling
 from tests.page.badline import a_bad_line
 from tests.page.tab import Person, Tab
 from tests.server.agents import patient
@@ -36,6 +36,7 @@ def house(place: Place) -> Iterator[House]:
         "patient": patient,
         "counting": counting,
         "spelling": spelling,
+        "bursting": bursting,
     }
     with a_house(place, agents) as house:
         yield house
@@ -293,6 +294,16 @@ def test_a_page_that_is_reloaded_at_ten_moments_of_an_answer_always_tells_the_sa
     reloaded.page.reload()
     until_settled(reloaded)
     assert reloaded.story() == ended == still.story()
+
+
+def test_an_answer_that_comes_in_one_breath_is_drawn_to_its_last_word(person: Person, client: httpx2.Client) -> None:
+    session = new_session(client)
+    tab = person.tab(session)
+
+    accepted(client, session, "all of them", agent="bursting")
+
+    until_settled(tab)
+    assert counted(tab) == list(range(1, 10_001))
 
 
 MARKDOWN = """# A title

@@ -83,8 +83,8 @@ export function Composer({ onEditLast }) {
 
   return html`<section class="composer" aria-label="Write" onDragOver=${(event) => event.preventDefault()} onDrop=${(event) => (event.preventDefault(), attach(event.dataTransfer.files))}>
     <${Queue} />
-    ${offered.length > 0 && html`<ul class="offered" role="listbox" aria-label="Commands" id="offered">
-      ${offered.map((command, key) => html`<li key=${command.name} role="option" aria-selected=${key === picked} onMouseDown=${(event) => (event.preventDefault(), write(session, `/${command.name} `))}>
+    ${offered.length > 0 && html`<ul class="offered" role="listbox" aria-label="Commands" id="offered" tabindex="0">
+      ${offered.map((command, key) => html`<li key=${command.name} role="option" aria-selected=${key === picked} ref=${(item) => key === picked && item?.scrollIntoView({ block: "nearest" })} onMouseDown=${(event) => (event.preventDefault(), write(session, `/${command.name} `))}>
         <code>/${command.name}</code><span>${command.what}</span></li>`)}
     </ul>`}
     <div class="box">

@@ -43,7 +43,7 @@ export function Lineage() {
             <span class="row"><strong>${node.name}</strong>${node.current && html`<span class="badge now">now</span>`}<time class="dim">${day(node.window.at)}</time></span>
             <span class="dim">${toldOf(node.window)}</span>
           </button>
-          ${node.window.reason === "compaction" && html`<button type="button" class="small behind" aria-label="Read what was summarised" onClick=${() => read(node.window)}>Read it</button>`}</li>`)}
+          ${node.window.reason === "compaction" && html`<button type="button" class="small behind" aria-label="Read it: what was summarised" onClick=${() => read(node.window)}>Read it</button>`}</li>`)}
       </ol>
     </div>
   </section>`;
