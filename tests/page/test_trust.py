@@ -299,8 +299,12 @@ def test_a_page_that_is_reloaded_at_ten_moments_of_an_answer_always_tells_the_sa
 def test_an_answer_that_comes_in_one_breath_is_drawn_to_its_last_word(person: Person, client: httpx2.Client) -> None:
     session = new_session(client)
     tab = person.tab(session)
+    tab.page.context.set_offline(True)
+    expect(tab.connection).to_have_text("Reconnecting…")
+    answered(client, session, "all of them", agent="bursting")
 
-    accepted(client, session, "all of them", agent="bursting")
+    # Everything is told at once, and nothing comes after it that would show a gap.
+    tab.page.context.set_offline(False)
 
     until_settled(tab)
     assert counted(tab) == list(range(1, 10_001))
