@@ -86,6 +86,20 @@ def test_words_thoughts_and_tools_are_told_in_order_by_one_process(tmp_path: Pat
     assert what_was_told(last)["prompts"][1] == ["say hello you"]  # a warm one hears what is new, and no more
 
 
+def test_a_flood_of_words_arrives_whole_and_in_order_however_slowly_it_is_taken(tmp_path: Path) -> None:
+    words = [f"{number} " for number in range(2_000)]
+
+    async def story() -> str:
+        heard_so_far = []
+        async with agent(tmp_path) as made:
+            async for body in made.stream(LooseTurn("say " + "".join(words))):
+                heard_so_far.append(body)
+                await asyncio.sleep(0)
+        return text_in(heard_so_far)
+
+    assert play(story()) == "".join(words)
+
+
 def test_what_is_known_of_a_call_only_later_is_told_with_its_result(tmp_path: Path) -> None:
     (bodies,) = told(tmp_path, "use a tool bit by bit")
 
