@@ -1,0 +1,43 @@
+"""The lineage as a picture: windows and forks, each of which opens what it stands for."""
+
+import httpx2
+from playwright.sync_api import expect
+
+from backstay.model import message
+from backstay.model.ids import SessionId
+from backstay.store import open_store
+from tests.page.tab import Person
+from tests.server.house import House
+from tests.server.talking import new_session
+
+ME = "local"
+
+
+def test_a_click_in_the_picture_opens_that_point_in_time_what_was_summarised_or_the_fork(
+    person: Person, house: House, client: httpx2.Client
+) -> None:
+    session = SessionId(new_session(client))
+    with open_store(house.settings.db) as store:
+        for number in range(3):
+            store.record(session, [message.user(f"entry {number}"), message.assistant("noted")], owner=ME)
+        parent = store.session(session, owner=ME).window
+        store.rotate(session, [message.summary("in short")], owner=ME, parent=parent, keep_from=4)
+        fork = store.fork(session, owner=ME)
+        store.record(session, [message.user("entry 3"), message.assistant("noted")], owner=ME)
+        store.undo(session, owner=ME)
+    tab = person.tab(session, "lineage")
+    asked = tab.page.locator(".asked")
+
+    expect(tab.page.locator(".graph li strong")).to_have_text(["Undo", "Fork", "Summarised", "Began"])
+    expect(tab.page.locator(".graph li", has_text="Summarised")).to_contain_text("4 messages before it")
+    tab.page.locator(".node.compaction").click()
+    expect(asked).to_contain_text(["entry 2", "entry 3"])
+    expect(tab.page.locator(".banner.past")).to_contain_text("summarised")
+    tab.button("Lineage").click()
+    tab.button("Read what was summarised").click()
+    expect(asked).to_have_text(["entry 0", "entry 1"])
+    tab.button("Back to now").click()
+    tab.button("Lineage").click()
+    tab.page.locator(".node.away").click()
+    expect(tab.page.locator(".head .badge", has_text="fork")).to_be_visible()
+    assert tab.session == fork.id
