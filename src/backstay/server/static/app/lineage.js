@@ -77,6 +77,6 @@ export function toldOf({ reason, start, behind_until: behind, fork }) {
     case "away":
       return `Goes on as “${nameOf(fork)}”, after ${kept}.`;
     default:
-      return behind ? `${count(behind, "message")} before it were summarised.` : "What came before was summarised for the agent.";
+      return behind ? `Stands for ${count(behind, "message")} before it.` : "What came before was summarised for the agent.";
   }
 }
