@@ -99,6 +99,11 @@ class Tab:
         return self.page.get_by_role("textbox", name="Message", exact=True)
 
     @property
+    def who(self) -> Locator:
+        """Where it is chosen who shall answer."""
+        return self.page.get_by_role("combobox", name="Who shall answer")
+
+    @property
     def turns(self) -> Locator:
         return self.page.locator(".turn")
 

@@ -75,6 +75,8 @@ def test_what_is_said_while_it_answers_waits_steers_or_replaces(person: Person, 
     accepted(client, session, "a long story", agent="patient")
     tab = person.tab(session)
     expect(tab.answers.last).to_contain_text("listening")
+    expect(tab.who).to_have_value("patient")  # Whoever was asked last goes on, unless somebody else is chosen.
+    tab.who.select_option("default")
 
     tab.say("first in line")
     tab.say("second in line")

@@ -5,7 +5,7 @@ import { draftOf, fetchDraft, sent, write } from "../draft.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { Icon } from "../icon.js";
 import { tell } from "../notices.js";
-import { cancelling, closed as shut, current, running } from "../room.js";
+import { cancelling, closed as shut, current, line, running } from "../room.js";
 import { about } from "../server.js";
 import { attach, drop, files, partsOf } from "../uploads.js";
 import { size } from "../words.js";
@@ -23,13 +23,17 @@ export function Composer({ onEditLast }) {
   const text = session ? draftOf(session) : "";
   const field = useRef(null);
   const [way, setWay] = useState("enqueue");
-  const [agent, setAgent] = useState("");
+  const [chosen, setChosen] = useState(null);
   const [sending, setSending] = useState("");
   const [picked, setPicked] = useState(0);
   const busy = Boolean(running.value);
   const closed = shut.value;
   const offered = suggested(text);
+  const agents = about.value?.facts.agents ?? [];
+  // Who was asked last goes on, unless somebody else is chosen or they are not here.
+  const agent = chosen ?? (agents.includes(line.value?.agent) ? line.value.agent : "default");
   useEffect(() => {
+    setChosen(null);
     if (session) fetchDraft(session);
     if (matchMedia("(pointer: fine)").matches) field.current?.focus();
   }, [session]);
@@ -50,7 +54,7 @@ export function Composer({ onEditLast }) {
       const parts = [...(words ? [{ type: "text", text: words }] : []), ...partsOf(ready)];
       const said = ready.length ? { parts } : { text: words };
       const told = () => setSending("The server cannot be reached. Your message is sent as soon as it is back.");
-      await say(session, said, { agent: agent || undefined, ifBusy: busy ? way : "enqueue", told });
+      await say(session, said, { agent: agents.includes(agent) ? agent : undefined, ifBusy: busy ? way : "enqueue", told });
       for (const file of ready) drop(file.id);
       sent(session, text);
     } catch (error) {
@@ -97,8 +101,8 @@ export function Composer({ onEditLast }) {
       <div class="row">
         <label class="quiet attach" title="Attach files"><${Icon} name="clip" /><span class="unseen">Attach files</span>
           <input type="file" multiple class="unseen" disabled=${closed} onChange=${(event) => (attach(event.target.files), (event.target.value = ""))} /></label>
-        ${about.value?.facts.agents.length > 1 && html`<select aria-label="Who shall answer" value=${agent} onChange=${(event) => setAgent(event.target.value)}>
-          ${about.value.facts.agents.map((name) => html`<option key=${name} value=${name === "default" ? "" : name}>${name}</option>`)}</select>`}
+        ${agents.length > 1 && html`<select aria-label="Who shall answer" value=${agent} onChange=${(event) => setChosen(event.target.value)}>
+          ${agents.map((name) => html`<option key=${name} value=${name}>${name}</option>`)}</select>`}
         ${busy && html`<div class="ways" role="radiogroup" aria-label="While it answers">${WAYS.map(([value, name, what]) => html`
           <label key=${value} title=${what} class=${way === value ? "on" : ""}><input type="radio" name="way" value=${value} checked=${way === value} onChange=${() => setWay(value)} />${name}</label>`)}</div>`}
         <span class="grow dim sending" role="status">${sending}</span>
