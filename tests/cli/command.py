@@ -82,7 +82,8 @@ class Nursery:
             said.write(stdin)
             said.seek(0)
             streams = [stream.fileno() for stream in (said, out, err)]
-            socket.send_fds(self._asks, [json.dumps(order).encode() + b"\n"], streams)
+            socket.send_fds(self._asks, [b" "], streams)
+            self._asks.sendall(json.dumps(order).encode() + b"\n")
             code = int(self._asks.recv(64))
             out.seek(0)
             err.seek(0)

@@ -64,7 +64,8 @@ def test_an_address_has_one_session_and_a_request_is_answered_once(told: Tell, t
         (("--agent", "no_such_module:agent", "hello"), b""),
         (("--last", "hello"), b""),
         ((), b"\xff\xfe binary \x00"),
-        ((), b"x" * 2_000_000),
+        # Its name is short: the whole of it would stand in the environment of every child.
+        pytest.param((), b"x" * 2_000_000, id="too much"),
     ],
 )
 def test_what_cannot_be_sent_is_refused_and_makes_nothing(
@@ -220,6 +221,8 @@ def test_a_story_is_followed_to_its_end_and_from_any_number(told: Tell, place: P
     told("send", *ECHO, "one")
     (session,) = sessions(told)
     with running(tmp_path, place, "follow", session, "--json") as following:
+        assert following.stdout is not None
+        assert '"session_created"' in following.stdout.readline()
         told("send", *ECHO, "--last", "two")
         told("delete", "--yes", session)
         out, err = following.communicate(timeout=60)
