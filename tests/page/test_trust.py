@@ -87,6 +87,7 @@ def test_a_server_that_is_killed_in_the_middle_of_an_answer_comes_back_with_no_g
         person = Person(browser, client)
         tab = person.tab(session)
         accepted(client, session, "count", agent="counting")
+        expect(tab.turns).to_have_count(2)
         until_counted(tab, 20)
         mark(tab)
         served.kill()
