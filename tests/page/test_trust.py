@@ -89,6 +89,7 @@ def test_a_server_that_is_killed_in_the_middle_of_an_answer_comes_back_with_no_g
         accepted(client, session, "count", agent="counting")
         expect(tab.turns).to_have_count(2)
         until_counted(tab, 20)
+        tab.who.select_option("default")
         mark(tab)
         served.kill()
         let_leases_lapse(place, served.pid)
@@ -250,6 +251,8 @@ def test_two_tabs_and_a_telephone_stay_in_step(browser: Browser, person: Person,
         accepted(client, session, "count", agent="counting")
         until_counted(one, 20)
         two = person.tab(session)
+        for tab in (one, phone):
+            tab.who.select_option("default")
         one.say("from the first tab")
         expect(phone.queue).to_have_count(1)
         phone.say("from the telephone")
