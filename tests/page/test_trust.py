@@ -228,17 +228,19 @@ def test_a_slow_line_shows_the_same_story_later(person: Person, client: httpx2.C
     network.send("Network.emulateNetworkConditions", conditions)
 
     slow.say("said over a slow line")
-    expect(quick.turns).to_have_count(1)
+    slow.page.keyboard.type("and at once more")  # It is not accepted yet, and need not be.
+    slow.page.keyboard.press("Enter")
+    expect(quick.page.locator(".asked")).to_have_text(["said over a slow line", "and at once more"])
     until_settled(quick)
     accepted(client, session, "count", agent="counting")
     until_counted(quick, 100)
     enough(client, session)
 
     for tab in (quick, slow):
-        expect(tab.turns).to_have_count(2)
+        expect(tab.turns).to_have_count(3)
         until_settled(tab)
     assert slow.story() == quick.story()
-    assert counted(slow) == [int(word) for word in text_of(read(client, session)[3]).split()]
+    assert counted(slow) == [int(word) for word in text_of(read(client, session)[5]).split()]
 
 
 # --- the tab ---------------------------------------------------------------------------------------------------------

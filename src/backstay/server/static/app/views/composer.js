@@ -22,6 +22,8 @@ export function Composer({ onEditLast }) {
   const session = current.value;
   const text = session ? draftOf(session) : "";
   const field = useRef(null);
+  // Enter while a message is on its way: what is written by then goes after it.
+  const post = useRef({ busy: false, again: false });
   const [way, setWay] = useState("enqueue");
   const [chosen, setChosen] = useState(null);
   const [sending, setSending] = useState("");
@@ -40,15 +42,18 @@ export function Composer({ onEditLast }) {
   useEffect(() => grow(field.current), [text]);
 
   const send = async () => {
-    const words = text.trim();
+    const written = draftOf(session);
+    const words = written.trim();
     const ready = files.value.filter((file) => file.blob);
     if (ready.length < files.value.length) return tell("A file is still on its way.");
-    if ((!words && !ready.length) || sending) return;
+    if (!words && !ready.length) return;
+    if (post.current.busy) return void (post.current.again = true);
     const asked = commandOf(words);
     if (asked && !ready.length) {
       write(session, "");
       return asked.command.run(asked.rest);
     }
+    post.current.busy = true;
     setSending("Sending…");
     try {
       const parts = [...(words ? [{ type: "text", text: words }] : []), ...partsOf(ready)];
@@ -56,13 +61,18 @@ export function Composer({ onEditLast }) {
       const told = () => setSending("The server cannot be reached. Your message is sent as soon as it is back.");
       await say(session, said, { agent: agents.includes(agent) ? agent : undefined, ifBusy: busy ? way : "enqueue", told });
       for (const file of ready) drop(file.id);
-      sent(session, text);
+      sent(session, written);
     } catch (error) {
+      post.current.again = false;
       tell(error);
     } finally {
+      post.current.busy = false;
       setSending("");
       if (atRest(field.current)) field.current.focus();
     }
+    if (!post.current.again) return;
+    post.current.again = false;
+    send();
   };
 
   const keys = (event) => {
