@@ -40,6 +40,10 @@ NOT_RUN = {
     ("CONTRIBUTING.md", "make test TESTS=tests 'ARGS=-x -k wheel'"),
     ("docs/quickstart.md", "pip install backstay"),
     ("docs/howto/deploy.md", "nginx"),
+    ("docs/howto/agents.md", "pip install 'backstay[acp]'"),
+    ("docs/howto/agents.md", "backstay chat --agent acp:gemini"),
+    ("docs/howto/agents.md", "backstay send --workspace . --agent 'acp:/opt/agent --flag' '…'"),
+    ("docs/howto/agents.md", "backstay serve --agent acp:claude --agent-directory '~/project'"),
 }
 
 

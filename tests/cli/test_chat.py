@@ -161,12 +161,11 @@ def test_a_tool_that_asks_waits_for_the_persons_word(folder: Path, place: Place)
         shown.enter("ask Shall I?")
         shown.wait_for("asks: /approve or /deny")
         shown.enter("/approve")
-        shown.wait_for("✓ confirm")
+        assert re.search(r"✓ confirm .*Shall I.*\d+ ms", shown.wait_for("✓ confirm"))
         shown.enter("ask And now?")
         shown.wait_for("asks: /approve or /deny")
         shown.enter("/deny")
-
-        assert re.search(r"✗ confirm .*And now.*\d+ ms", shown.wait_for("✗ confirm"))
+        assert re.search(r"✗ confirm .*And now", shown.wait_for("✗ confirm"))  # It never ran, so it took no time.
 
 
 def test_several_lines_can_be_written_and_pasted(shown: Terminal) -> None:

@@ -17,6 +17,8 @@ from backstay.errors import BackstayError
 from backstay.model.upkeep import Rescue
 from backstay.store import upkeep
 from backstay.store.sqlite.checkup import checkup
+from backstay.store.sqlite.migrations import shipped
+from backstay.testing.opening import open_sqlite
 from tests.cli.command import Tell, on_terminal, running, tell
 from tests.cli.damage import ME, a_store, damaged, execute, messages_in
 from tests.databases import Place, let_leases_lapse
@@ -197,11 +199,8 @@ def test_a_newer_schema_is_told_and_an_older_one_can_be_migrated(tmp_path: Path,
     assert told_file("doctor").code == 6
     assert "schema 9999" in told_file("list").err
 
-    connection = apsw.Connection(str(file))
-    connection.execute("ALTER TABLE sessions DROP COLUMN metadata")
-    connection.execute("ALTER TABLE turns DROP COLUMN forgotten")
-    connection.execute(f"PRAGMA user_version = {newest - 1}")
-    connection.close()
+    file.unlink()
+    open_sqlite(file, steps=shipped()[:-1]).close()
     older = told_file("doctor", "--json")
     assert (older.code, [one["level"] for one in older.json["findings"] if one["about"] == "schema"]) == (0, ["note"])
     done = told_file("migrate", "--json").json

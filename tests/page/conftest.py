@@ -16,9 +16,9 @@ from tests.server.house import House, a_house
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Debian's Chromium, for this folder and not for the whole run: Playwright keeps an event loop while it is open."""
+    """Debian's Chromium, a module at a time, because Playwright keeps an event loop while it is open."""
     if CHROMIUM is None:
         pytest.skip("the page is tested with Chromium, which is not installed here (Debian: apt install chromium)")
     with sync_playwright() as playwright:

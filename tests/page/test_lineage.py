@@ -34,7 +34,7 @@ def test_a_click_in_the_picture_opens_that_point_in_time_what_was_summarised_or_
     expect(asked).to_contain_text(["entry 2", "entry 3"])
     expect(tab.page.locator(".banner.past")).to_contain_text("summarised")
     tab.button("Lineage").click()
-    tab.button("Read what was summarised").click()
+    tab.button("Read it: what was summarised").click()
     expect(asked).to_have_text(["entry 0", "entry 1"])
     tab.button("Back to now").click()
     tab.button("Lineage").click()

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from typing import Literal
 
 import apsw
 
@@ -15,6 +16,8 @@ Key = tuple[object, ...]
 Keep = Callable[[Row], str | None]
 
 _BY_NUMBER = frozenset(("messages", "events", "blobs", "chunks", "turns"))
+# What is said of a stretch whose rows cannot be in the order in which they are found.
+_ASTRAY = "the rows that follow are not in order"
 # So many places are tried within a stretch that cannot be read, before it is given up as a whole.
 _PROBES = 20_000
 
@@ -68,15 +71,16 @@ class Salvage:
             try:
                 for row in self._after(here, down=down):
                     key = row[: len(self._key)]
-                    if not self._moves_on(here, key, until, down=down):
-                        return here, None
+                    place = _place(here, key, until, down=down)
+                    if place != "ahead":
+                        return here, None if place == "over" else _ASTRAY
                     self._take(row)
                     here = key
                 return here, None
             except Damage as error:
                 problem, mangled = _said(error), isinstance(error, UnicodeDecodeError)
             beyond = self._next_key(here, down=down)
-            if beyond is None or not self._moves_on(here, beyond, until, down=down):
+            if beyond is None or _place(here, beyond, until, down=down) != "ahead":
                 return here, problem
             # Its key can be read, and it cannot: this one record is lost, and the rest goes on after it.
             saved = mangled and self._save_mangled(beyond)
@@ -92,14 +96,6 @@ class Salvage:
         except Damage:
             return False
         return row is not None and self._keep(tuple(map(_value, row[::2], row[1::2]))) is None
-
-    def _moves_on(self, here: Key | None, key: Key, until: Key | None, *, down: bool) -> bool:
-        """Whether the key lies ahead: in a damaged tree one can walk in a circle."""
-        try:
-            onward = here is None or (key < here if down else key > here)
-            return onward and (until is None or (key > until if down else key < until))
-        except TypeError:
-            return False
 
     def _after(self, key: Key | None, *, down: bool) -> Iterator[Row]:
         order = ", ".join(f"{name} {'DESC' if down else 'ASC'}" for name in self._key)
@@ -157,6 +153,18 @@ class Salvage:
         self.lost.append(
             Unreadable(table=self._table.name, first=_spelled(first), last=_spelled(last), problem=problem)
         )
+
+
+def _place(here: Key | None, key: Key, until: Key | None, *, down: bool) -> Literal["ahead", "over", "astray"]:
+    """Where a key lies for somebody who walks from here until there. In a damaged tree one can walk in a circle."""
+    try:
+        if here is not None and not (key < here if down else key > here):
+            return "astray"
+        if until is not None and not (key > until if down else key < until):
+            return "over"
+    except TypeError:
+        return "astray"
+    return "ahead"
 
 
 def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
