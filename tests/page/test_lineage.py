@@ -41,3 +41,4 @@ def test_a_click_in_the_picture_opens_that_point_in_time_what_was_summarised_or_
     tab.page.locator(".node.away").click()
     expect(tab.page.locator(".head .badge", has_text="fork")).to_be_visible()
     assert tab.session == fork.id
+    expect(asked).to_have_text(["entry 0", "entry 1", "entry 2"])  # Also what was said before the summary, elsewhere.

@@ -169,6 +169,14 @@ def locate(tx: Transaction, window: WindowId, message: MessageId) -> Spot | None
     return None
 
 
+def stands_behind(tx: Transaction, window: WindowId, other: WindowId) -> bool:
+    """Whether a summary of this window, or of one that it stands for, stands for the other."""
+    here: WindowId | None = window
+    while here is not None and here != other:
+        here = _roots(tx, here).behind
+    return here is not None
+
+
 def end_of_turn(tx: Transaction, spot: Spot, turn: TurnId) -> Spot:
     """The spot behind the last message of a turn, one of whose messages stands at this one."""
     for part in stretches(tx, spot.window):

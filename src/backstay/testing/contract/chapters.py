@@ -75,6 +75,23 @@ class ChapterContract(ContractBase):
         assert _texts(behind.messages) == ["question 2", "answer 2", "question 3", "answer 3"]
         assert behind.behind is None
 
+    def test_chapters_of_a_fork_lead_upwards_into_what_it_was_forked_from(self, store: Store) -> None:
+        session = new_session(store)
+        talk(store, session, 4)
+        compact(store, session, keep_from=6)
+        fork = store.fork(session, owner=ME).id
+        talk(store, session, 1)
+
+        newest = store.chapter(fork, owner=ME)
+        above = ChapterQuery(window=newest.behind, before=newest.behind_until, last=4)
+
+        texts = ["question 2", "answer 2", "question 3", "answer 3"]
+        assert _texts(store.chapter(fork, above, owner=ME).messages) == texts
+        with pytest.raises(NotFound):
+            store.chapter(fork, ChapterQuery(window=store.session(session, owner=ME).window), owner=ME)
+        store.delete(session, owner=ME)
+        assert _texts(store.chapter(fork, above, owner=ME).messages) == texts
+
     def test_a_message_is_found_wherever_it_stands(self, store: Store) -> None:
         session = new_session(store)
         talk(store, session, 4)

@@ -4,6 +4,7 @@ import { batch, computed, signal } from "../vendor/page.js";
 import { get, put } from "./api.js";
 import { countOf, piecesOf, sizeAfter } from "./helping.js";
 import { connection, follow } from "./link.js";
+import { tell } from "./notices.js";
 import * as passages from "./passage.js";
 import { join, open, prepend, reduce } from "./reduce.js";
 import { hearLine, lines, noteRead } from "./shelf.js";
@@ -124,6 +125,8 @@ export async function older() {
     if (past.value) past.value = { ...past.value, story: prepend(past.value.story, chapter) };
     else if (passage.value) passage.value = passages.above(passage.value, chapter);
     else if (story.value?.session === session) story.value = prepend(story.value, chapter);
+  } catch (error) {
+    tell(error);
   } finally {
     older.busy = false;
   }
@@ -172,6 +175,8 @@ export async function newer() {
     if (current.value !== session || leap.value !== here || !passage.value) return;
     if (chapter) passage.value = passages.below(passage.value, chapter, place);
     if (passages.meets(passage.value, story.value.top, chain())) goOn();
+  } catch (error) {
+    tell(error);
   } finally {
     newer.busy = false;
   }
