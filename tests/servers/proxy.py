@@ -65,7 +65,7 @@ class Proxy:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._do(self._refuse())
+        self._do(self._leave())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(PATIENCE)
         self._loop.close()
@@ -132,6 +132,15 @@ class Proxy:
             self._server.close()
             self._server = None
         await self._cut()
+
+    async def _leave(self) -> None:
+        """Until nobody is left, whoever was just being let in too, and every connection has been put down."""
+        await self._refuse()
+        while asyncio.all_tasks() - {asyncio.current_task()}:
+            await self._cut()
+            await asyncio.sleep(0)
+        for _ in range(3):
+            await asyncio.sleep(0)
 
     async def _cut(self) -> None:
         for task in self._links.copy():
