@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import enum
+import socket
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -51,7 +52,8 @@ class Proxy:
         self.struck: Counter[Fault] = Counter()
         self._strikes = threading.Condition()
         self._links: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
+        self._listener: socket.socket | None = None
+        self._guests: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._thread.start()
@@ -124,21 +126,30 @@ class Proxy:
         return asyncio.run_coroutine_threadsafe(step, self._loop).result(PATIENCE)
 
     async def _accept(self) -> None:
-        if self._server is None:
-            self._server = await asyncio.start_server(self._serve, HOST, self.port)
+        if self._listener is None:
+            self._listener = socket.create_server((HOST, self.port))
+            self._listener.setblocking(False)
+            self._loop.add_reader(self._listener, self._let_in, self._listener)
+
+    def _let_in(self, listener: socket.socket) -> None:
+        # Not by a server of asyncio's: one that is closed while somebody comes in forgets them at the door.
+        with contextlib.suppress(BlockingIOError):
+            guest = self._loop.create_task(self._welcome(listener.accept()[0]))
+            self._guests.add(guest)
+            guest.add_done_callback(self._guests.discard)
 
     async def _refuse(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-        await self._cut()
-
-    async def _leave(self) -> None:
-        """Until nobody is left, whoever was just being let in too, and every connection has been put down."""
-        await self._refuse()
-        while asyncio.all_tasks() - {asyncio.current_task()}:
+        if self._listener is not None:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
+        while self._guests:
             await self._cut()
             await asyncio.sleep(0)
+
+    async def _leave(self) -> None:
+        """Until nobody is left, and every connection has been put down."""
+        await self._refuse()
         for _ in range(3):
             await asyncio.sleep(0)
 
@@ -150,8 +161,9 @@ class Proxy:
     async def _set_flowing(self, flowing: bool) -> None:
         (self._flowing.set if flowing else self._flowing.clear)()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _welcome(self, guest: socket.socket) -> None:
         """Carry one connection to its end."""
+        reader, writer = await asyncio.open_connection(sock=guest)
         link = _Link(self, reader, writer)
         carrying = asyncio.create_task(link.carry())
         self._links.add(carrying)
