@@ -44,7 +44,7 @@ class Transcript:
 
     def hear(self, parts: Sequence[Part]) -> None:
         """A person has said this."""
-        self._add("user", "\n".join(text for part in parts if (text := _shown(part))))
+        self._add("user", "\n".join(text for part in parts if (text := shown(part))))
 
     def say(self, text: str) -> None:
         """The agent has said this. While a call is open, it belongs to the message that made the call."""
@@ -83,7 +83,7 @@ class Transcript:
             case ToolResult():
                 self.result(part.id, part.output, error=part.error)
             case _:
-                self.say(_shown(part))
+                self.say(shown(part))
 
     def _add(self, role: str, text: str) -> None:
         last = self.messages[-1] if self.messages else None
@@ -109,7 +109,8 @@ class Transcript:
         return wire
 
 
-def _shown(part: Part) -> str:
+def shown(part: Part) -> str:
+    """A part of a message as words for a model; empty for what it is told otherwise."""
     match part:
         case Text(text):
             return text

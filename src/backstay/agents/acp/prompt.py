@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from backstay.agents.port import AgentTurn
-from backstay.model.content import Attachment, Json, Part, Text, ToolCall, ToolResult
+from backstay.agents.transcript import shown
+from backstay.model.content import Json, ToolCall, ToolResult
 from backstay.model.message import Message
 
 _BEFORE = (
@@ -24,7 +25,7 @@ _LONGEST_OUTPUT = 4_000
 def prompt_of(turn: AgentTurn, earlier: Sequence[Message], *, fresh: bool) -> list[str]:
     """The texts of a prompt: what the agent has not heard yet, marked as such, then what the person says."""
     parts = [f"{_BEFORE if fresh else _ADDED}\n\n{told(earlier)}\n\n{_NOW}"] if earlier else []
-    parts.append("\n".join(text for part in turn.input.parts if (text := _words(part))))
+    parts.append("\n".join(text for part in turn.input.parts if (text := shown(part))))
     if turn.said:
         parts.append(f"{_BEGUN}\n\n{told(turn.said)}")
     return parts
@@ -51,23 +52,13 @@ def _lines(message: Message) -> Iterator[str]:
             case ToolResult(output=output, error=error):
                 yield from _quoted("it failed" if error else "it gave", _as_text(output))
             case _:
-                if text := _words(part):
+                if text := shown(part):
                     yield from _quoted(speaker.get(message.role, "you said"), text)
 
 
 def _quoted(head: str, text: str) -> Iterator[str]:
     yield f"[{head}]"
     yield from (f"    {line}" for line in text.splitlines())
-
-
-def _words(part: Part) -> str:
-    match part:
-        case Text(text):
-            return text
-        case Attachment():
-            return f"(attached file {part.name}: {part.media_type}, {part.size:,} bytes)"
-        case _:
-            return ""
 
 
 def _as_text(value: Json) -> str:
