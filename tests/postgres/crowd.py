@@ -1,7 +1,6 @@
 """A hundred sessions that three hosts answer while something goes wrong, and what must be true afterwards."""
 
 import asyncio
-import random
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -33,7 +32,6 @@ class Hosts:
 
     def __init__(self, url: str, diary: Path) -> None:
         self._url, self._diary = url, diary
-        self._dice = random.Random(1)
         self._stack = ExitStack()
         self._children = [self._begin() for _ in range(HOSTS)]
 
@@ -49,15 +47,20 @@ class Hosts:
         return self._stack.enter_context(Child(toil, self._url, self._diary, LEASE))
 
     def kill_one(self) -> None:
-        """Kill any of them, once it has begun, and put another in its place."""
-        place = self._dice.randrange(HOSTS)
-        self._children[place].hear("open")
+        """Kill whichever of them began a turn last, so that it is at work, and put another in its place."""
+        alive = {child.pid: place for place, child in enumerate(self._children)}
+        place = next((alive[host] for host, _ in reversed(self._entries()) if host in alive), 0)
         self._children[place].kill()
         self._children[place] = self._begin()
 
     def begun(self) -> Counter[str]:
         """How often each turn was begun."""
-        return Counter(self._diary.read_text().split())
+        return Counter(turn for _, turn in self._entries())
+
+    def _entries(self) -> list[tuple[int, str]]:
+        """Who began which turn, in the order of the diary."""
+        lines = [line.split() for line in self._diary.read_text().splitlines()]
+        return [(int(host), turn) for host, turn in lines]
 
 
 def talk(url: str, *, turns: int, strikes: int, strike: Callable[[], None]) -> Endings:

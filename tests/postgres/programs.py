@@ -88,7 +88,7 @@ def toil(pipe: "Connection[Any, Any]", url: str, diary: Path, lease_seconds: flo
 
 async def _toil(line: Line, url: str, diary: Path, lease_seconds: float) -> None:
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
-        _note(diary, turn.id)
+        _note(diary, f"{os.getpid()} {turn.id}")
         for word in WORDS:
             yield Text(word)
             await asyncio.sleep(0.05)
@@ -99,10 +99,10 @@ async def _toil(line: Line, url: str, diary: Path, lease_seconds: float) -> None
         await asyncio.Event().wait()
 
 
-def _note(diary: Path, word: str) -> None:
+def _note(diary: Path, line: str) -> None:
     """Add a line in one write, so that hosts can share the book."""
     book = os.open(diary, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
-        os.write(book, f"{word}\n".encode())
+        os.write(book, f"{line}\n".encode())
     finally:
         os.close(book)

@@ -9,11 +9,16 @@ import openai
 import pytest
 from openai.types.responses import Response, ResponseFunctionToolCall
 
+import backstay
+from backstay.errors import NotFound
 from backstay.model import message
 from backstay.model.content import ToolResult
 from backstay.model.ids import SessionId
+from backstay.server.openai.stories import story_of
 from backstay.store import open_store
+from backstay.store.port import Store
 from tests.databases import Place
+from tests.runtime.stage import echo, play
 from tests.server.agents import AGENTS
 from tests.server.house import House, a_house
 from tests.server.official import Ai, client_of, fault, plain
@@ -479,3 +484,18 @@ def test_what_is_not_offered_says_so(ai: Ai) -> None:
     assert fault(refused.value)["code"] == "not_offered"
     with pytest.raises(openai.NotFoundError):
         ai.embeddings.create(model="default", input="hello")
+
+
+def test_a_response_whose_session_goes_while_it_is_looked_up_is_not_found(path: Place) -> None:
+    async def story() -> None:
+        async with backstay.open(path, agent=echo) as app:
+            owned = app.owned_by("anna")
+            session = await owned.write(Store.create)
+            turn = await owned.session(session.id).send("hello")
+            await turn.outcome()
+            looked_up = await turn.read()
+            await owned.write(Store.delete, session.id)
+            with pytest.raises(NotFound):
+                await story_of(owned, looked_up)
+
+    play(story())

@@ -1,7 +1,7 @@
 """Stories: the events of one turn, read to where they go by now."""
 
 from backstay.errors import NotFound
-from backstay.model.event import UNSEEN, Cursor, Event, TurnEnded, TurnFolded, TurnRecorded
+from backstay.model.event import UNSEEN, Cursor, Event, SessionDeleted, TurnEnded, TurnFolded, TurnRecorded
 from backstay.model.ids import TurnId
 from backstay.model.message import Message
 from backstay.model.turn import COMPACTOR, Turn
@@ -11,10 +11,12 @@ from backstay.store.port import Store
 
 
 async def story_of(owned: Owned, turn: Turn) -> list[Event]:
-    """All that is told of a turn by now."""
+    """All that is told of a turn by now; `NotFound` if its session was deleted since the turn was read."""
     cursor, more, found = Cursor(fence=UNSEEN, number=turn.event - 1), True, list[Event]()
     while more and not (found and _is_last(found[-1])):
         page = await owned.read(Store.events_after, turn.session, cursor)
+        if any(isinstance(event.body, SessionDeleted) for event in page.events):
+            raise no_response(turn.id)
         found += [event for event in page.events if event.turn == turn.id]
         cursor, more = page.next, page.more
     return found
