@@ -17,6 +17,24 @@ TO_WHAT_IS_HERE = """box => {
     const turns = [...box.querySelectorAll(".turn")];
     return [turns.at(-1).dataset.turn, turns.at(-1).getBoundingClientRect().top, turns.length];
 }"""
+# Keeps the next page of what stands above until it is released, and then hands it over at once.
+HOLD_WHAT_IS_ABOVE = """() => {
+    const real = window.fetch;
+    window.fetch = async (url, options) => {
+        const answer = await real(url, options);
+        if (!url.includes("before=")) return answer;
+        const value = await answer.json();
+        await new Promise((resolve) => (window.release = resolve));
+        return { ok: true, status: 200, json: async () => value };
+    };
+}"""
+# Scrolls in the very moment in which it is released: the browser tells of the scrolling later than the page draws.
+SCROLL_AS_IT_COMES = """box => new Promise((resolve) => requestAnimationFrame(() => {
+    box.scrollTop = 2000;
+    const turn = box.querySelectorAll(".turn")[14];
+    window.release();
+    resolve([turn.dataset.turn, turn.getBoundingClientRect().top]);
+}))"""
 
 
 def long_session(house: House, client: httpx2.Client) -> str:
@@ -106,3 +124,18 @@ def test_whoever_speaks_or_goes_back_far_up_is_at_the_end_again(
     tab.turns.first.get_by_role("button", name="Fork from here").click()
     expect(tab.page.locator(".head .badge", has_text="fork")).to_be_visible()
     expect(tab.last.locator(".asked")).to_have_text("entry 6")
+
+
+def test_what_comes_above_while_the_reader_scrolls_leaves_them_where_they_scrolled_to(
+    person: Person, house: House, client: httpx2.Client
+) -> None:
+    tab = person.tab(long_session(house, client))
+    expect(tab.page.get_by_text("entry 199", exact=True)).to_be_in_viewport()
+    count = tab.turns.count()
+    tab.page.evaluate(HOLD_WHAT_IS_ABOVE)
+    tab.page.locator(".scroller").evaluate("box => { box.scrollTop = 0 }")
+    tab.page.wait_for_function("() => window.release")
+
+    turn, place = tab.page.locator(".scroller").evaluate(SCROLL_AS_IT_COMES)
+    until(lambda: tab.turns.count() > count, "what is above comes")
+    assert abs(place_of(tab.page.locator(f"[data-turn={turn}]")) - place) <= 2

@@ -5,23 +5,32 @@ const NEAR = 48;
 const FAR = 600;
 
 const endOf = (box) => box.scrollHeight - box.scrollTop - box.clientHeight;
+const bottomIn = (box, turn) => turn.getBoundingClientRect().bottom - box.getBoundingClientRect().top;
+
+/** The first turn that the reader sees, and where in the box it ends: what is put above it may be a part of it. */
+function seenIn(box) {
+  const turn = [...box.querySelectorAll("[data-turn]")].find((one) => bottomIn(box, one) > 0);
+  return turn && { turn, bottom: bottomIn(box, turn) };
+}
 
 /** A reference for the box that scrolls, whether its reader is at its end, and a way to go there.
  *  `nearEnd` is for a box whose end is not the end of what there is to read: nobody is kept there. */
 export function useTail(content, topKey, nearTop, nearEnd = null) {
   const box = useRef(null);
-  const held = useRef({ atEnd: !nearEnd, height: 0, top: 0, topKey });
+  const held = useRef({ atEnd: !nearEnd, top: 0, topKey, seen: null });
   const below = useRef(nearEnd);
   const [away, setAway] = useState(Boolean(nearEnd));
+  // Looked at now, while the page is as the reader sees it: events that tell of scrolling come later than the scrolling.
+  if (box.current && held.current.topKey !== topKey) held.current.seen = seenIn(box.current);
 
   // After every picture: at the end, stay there; if something was put above, the words on screen stay where they are.
   useLayoutEffect(() => {
     const here = box.current;
     if (!here) return;
     const was = held.current;
-    if (was.topKey !== topKey) here.scrollTop = was.top + here.scrollHeight - was.height;
+    if (was.seen?.turn.isConnected) here.scrollTop += bottomIn(here, was.seen.turn) - was.seen.bottom;
     else if (was.atEnd) here.scrollTop = here.scrollHeight;
-    Object.assign(was, { height: here.scrollHeight, top: here.scrollTop, topKey });
+    Object.assign(was, { top: here.scrollTop, topKey, seen: null });
     if (below.current && !nearEnd) setAway(!(was.atEnd = endOf(here) <= NEAR));
     below.current = nearEnd;
     if (endOf(here) < FAR) nearEnd?.();
@@ -36,7 +45,7 @@ export function useTail(content, topKey, nearTop, nearEnd = null) {
       // Growing content also moves the end away; only a reader moves upwards.
       if (here.scrollTop < was.top - 1 && end > NEAR) was.atEnd = false;
       else if (end <= NEAR) was.atEnd = !below.current;
-      Object.assign(was, { top: here.scrollTop, height: here.scrollHeight });
+      was.top = here.scrollTop;
       setAway(!was.atEnd);
       if (here.scrollTop < FAR) nearTop();
       if (end < FAR) below.current?.();
