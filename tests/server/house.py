@@ -72,7 +72,7 @@ class House:
     def _run(self, agents: Mapping[str, AgentLike], tracer: Tracer | None) -> None:
         async def serve() -> None:
             self.application = Server(self.settings, agents, tracer=tracer)
-            self._server = web_server(self.settings, self.application, signals=False)
+            self._server = web_server(self.settings, self.application)
             # From here on it can be asked; until it is up, questions wait at its socket.
             self._ready.set()
             await self._server.serve(sockets=[self._listener])

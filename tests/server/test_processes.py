@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
 import backstay
 from backstay.model.ids import SessionId
@@ -95,6 +96,15 @@ def test_a_server_with_open_streams_and_a_running_turn_ends_in_good_order(tmp_pa
         assert served.token not in json.dumps(lines)
     with serving(tmp_path, "--db", str(path), *AGENTS, environment=HERE) as served, served.client() as client:
         assert client.get(f"/api/turns/{turn}").json()["outcome"]["type"] == "interrupted"
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_server_that_is_stopped_as_soon_as_it_has_announced_itself_ends_in_good_order(
+    tmp_path: Path, path: Place, workers: str
+) -> None:
+    with serving(tmp_path, "--db", str(path), "--workers", workers, *AGENTS, environment=HERE) as served:
+        assert served.terminate() == 0
+        assert "Traceback" not in (tmp_path / "server.log").read_text()
 
 
 def workers_of(served: Served) -> set[int]:

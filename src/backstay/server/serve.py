@@ -13,6 +13,7 @@ from backstay.server import worker
 from backstay.server.casting import cast
 from backstay.server.firsttoken import ensure_token, make_link
 from backstay.server.logs import set_up
+from backstay.server.stopping import Stopping
 from backstay.server.supervisor import Supervisor
 from backstay.store import About, open_store
 
@@ -31,6 +32,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
 
 def serve(settings: Settings, ladder: Ladder, announce: Callable[[Serving], None]) -> None:
     """Listen, say so, and answer until told to stop. Who answers was decided once, for all workers."""
+    stopping = Stopping()
     set_up(settings.log_level, settings.log_format)
     settings = msgspec.structs.replace(settings, agent=ladder.agent)
     agents = cast(
@@ -41,9 +43,9 @@ def serve(settings: Settings, ladder: Ladder, announce: Callable[[Serving], None
         announce(_prepare(settings, ladder, tuple(agents), listener))
         # In a demonstration the server is crashed on purpose, and must come back.
         if settings.workers == 1 and not settings.demo:
-            worker.run(settings, listener, why=ladder.why)
+            worker.run(settings, listener, stopping, why=ladder.why)
         else:
-            asyncio.run(Supervisor(settings, listener, ladder.why).run())
+            asyncio.run(Supervisor(settings, listener, stopping, ladder.why).run())
 
 
 def _prepare(settings: Settings, ladder: Ladder, agents: tuple[str, ...], listener: socket.socket) -> Serving:

@@ -1,7 +1,6 @@
 """The supervisor: keeps several workers on one socket alive, and ends them together."""
 
 import asyncio
-import signal
 import socket
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from backstay.config import Settings
 from backstay.errors import ConfigError
 from backstay.server.logs import log
 from backstay.server.metrics import forget_levels
+from backstay.server.stopping import Stopping
 from backstay.server.worker import HOPELESS, Order
 
 # A worker that dies at once, again and again, is started again ever more slowly.
@@ -23,16 +23,14 @@ SHORTEST, LONGEST = 0.1, 5.0
 class Supervisor:
     """Several workers that share a socket and a database, and nothing else."""
 
-    def __init__(self, settings: Settings, listener: socket.socket, why: str) -> None:
-        self._settings, self._listener, self._why = settings, listener, why
+    def __init__(self, settings: Settings, listener: socket.socket, signals: Stopping, why: str) -> None:
+        self._settings, self._listener, self._signals, self._why = settings, listener, signals, why
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
         """Keep every worker alive until told to stop."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stopping.set)
-        with tempfile.TemporaryDirectory(prefix="backstay-") as folder:
+        stop = self._signals.heard_by(lambda _: self._stopping.set())
+        with stop, tempfile.TemporaryDirectory(prefix="backstay-") as folder:
             try:
                 async with asyncio.TaskGroup() as group:
                     for _ in range(self._settings.workers):

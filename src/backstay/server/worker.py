@@ -1,13 +1,11 @@
 """A worker: one process that serves. Started by the command itself, or as one of several by the supervisor."""
 
-import asyncio
 import os
-import signal
 import socket
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import msgspec
@@ -18,6 +16,7 @@ from backstay.errors import BackstayError
 from backstay.server.app import Server
 from backstay.server.casting import cast
 from backstay.server.logs import log, set_up
+from backstay.server.stopping import Stopping
 
 # What a worker exits with when starting it again would fail in the same way.
 HOPELESS = 3
@@ -35,10 +34,10 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 class WebServer(uvicorn.Server):
     """Uvicorn, which on its way down first lets our streams say goodbye, and then exits in good order."""
 
-    def __init__(self, config: uvicorn.Config, application: Server, *, signals: bool) -> None:
+    def __init__(self, config: uvicorn.Config, application: Server, stopping: Stopping | None) -> None:
         super().__init__(config)
         self._application = application
-        self._signals = (signal.SIGTERM, signal.SIGINT) if signals else ()
+        self._stopping = stopping
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._application.stop()
@@ -47,18 +46,15 @@ class WebServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Stop on SIGTERM and SIGINT; unlike the original, do not raise them again afterwards."""
-        loop = asyncio.get_running_loop()
-        for number in self._signals:
-            loop.add_signal_handler(number, self.handle_exit, number, None)
-        try:
+        with nullcontext() if self._stopping is None else self._stopping.heard_by(self._exit):
             yield
-        finally:
-            for number in self._signals:
-                loop.remove_signal_handler(number)
+
+    def _exit(self, number: int) -> None:
+        self.handle_exit(number, None)
 
 
-def web_server(settings: Settings, application: Server, *, signals: bool = True) -> WebServer:
-    """A server for the application, with every limit set; without `signals`, whoever embeds it must stop it."""
+def web_server(settings: Settings, application: Server, stopping: Stopping | None = None) -> WebServer:
+    """A server for the application, with every limit set; if signals do not stop it, whoever embeds it must."""
     config = uvicorn.Config(
         application,
         http="h11",
@@ -72,7 +68,7 @@ def web_server(settings: Settings, application: Server, *, signals: bool = True)
         timeout_graceful_shutdown=max(1, round(settings.grace_seconds)),
         h11_max_incomplete_event_size=settings.header_bytes,
     )
-    return WebServer(config, application, signals=signals)
+    return WebServer(config, application, stopping)
 
 
 def listen(settings: Settings) -> socket.socket:
@@ -95,10 +91,12 @@ def listen(settings: Settings) -> socket.socket:
     return listener
 
 
-def run(settings: Settings, listener: socket.socket, folder: Path | None = None, *, why: str) -> None:
+def run(
+    settings: Settings, listener: socket.socket, stopping: Stopping, folder: Path | None = None, *, why: str
+) -> None:
     """Serve until told to stop; `why` says who answers, and why it is they."""
     application = Server(settings, cast(settings.agent, settings, demo=settings.demo), folder=folder, why=why)
-    server = web_server(settings, application)
+    server = web_server(settings, application, stopping)
     if folder is not None:
         _stop_with_parent(server)
     server.run(sockets=[listener])
@@ -117,12 +115,13 @@ def _stop_with_parent(server: WebServer) -> None:
 
 def main() -> None:
     """Take the supervisor's order from standard input, and serve."""
+    stopping = Stopping()
     line = sys.stdin.buffer.readline()
     order = msgspec.json.decode(line, type=Order)
     set_up(order.settings.log_level, order.settings.log_format)
     try:
         with socket.socket(fileno=order.listener) as listener:
-            run(order.settings, listener, Path(order.folder), why=order.why)
+            run(order.settings, listener, stopping, Path(order.folder), why=order.why)
     except BackstayError as error:
         log.error("worker cannot serve", extra={"error": str(error)})  # a sentence says it all
         sys.exit(HOPELESS)

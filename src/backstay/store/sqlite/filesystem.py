@@ -55,7 +55,7 @@ def make_private(path: Path) -> None:
     if identity(path) is not None:
         return
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_directory(path.parent)
         _create(path)
     except OSError as error:
         if error.errno == errno.EROFS:
@@ -63,6 +63,19 @@ def make_private(path: Path) -> None:
         raise StoreUnavailable(
             f"{path} cannot be created: {_reason(path, error)}", hint="Name another file."
         ) from error
+
+
+def _make_directory(path: Path) -> None:
+    """Make it, and whatever above it is missing; a power loss takes none of them with the database inside."""
+    if path.exists():
+        return
+    _make_directory(path.parent)
+    path.mkdir(mode=0o700, exist_ok=True)
+    above = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(above)
+    finally:
+        os.close(above)
 
 
 def _reason(path: Path, error: OSError) -> str:
