@@ -15,18 +15,10 @@ from tests.page.badline import a_bad_line
 from tests.page.tab import Person, Tab
 from tests.server.agents import patient
 from tests.server.house import House, a_house
-from tests.server.served import Served, serving
+from tests.server.served import HERE, Served, cast, serving
 from tests.server.talking import accepted, answered, new_session, read, text_of, until, until_said
 
-HERE = {"PYTHONPATH": str(Path(__file__).parents[2])}
-AGENTS = (
-    "--agent",
-    "tests.server.agents:echo",
-    "--agent",
-    "patient=tests.server.agents:patient",
-    "--agent",
-    "counting=tests.page.agents:counting",
-)
+AGENTS = cast("tests.server.agents:echo", "patient=tests.server.agents:patient", "counting=tests.page.agents:counting")
 
 
 @pytest.fixture

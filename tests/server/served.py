@@ -17,6 +17,14 @@ COMMAND = Path(sysconfig.get_path("scripts"), "backstay")
 # How long a test waits for what must happen; what works takes a hundredth of it.
 PATIENCE = 120.0
 
+# With it, agents of the tests can be named.
+HERE = {"PYTHONPATH": str(Path(__file__).parents[2])}
+
+
+def cast(*agents: str) -> tuple[str, ...]:
+    """The flags that name these agents."""
+    return tuple(word for agent in agents for word in ("--agent", agent))
+
 
 class Served:
     """A running `backstay serve`, what it said when it started, and ways to end it."""

@@ -27,7 +27,7 @@ from tests.server.house import PATIENCE, House
 from tests.server.talking import accepted, answered, new_session
 
 # Cases per operation; `BACKSTAY_HYPOTHESIS=deep` tries many more.
-CASES = 500 if os.environ.get("BACKSTAY_HYPOTHESIS") == "deep" else 8
+CASES = 500 if os.environ.get("BACKSTAY_HYPOTHESIS") == "deep" else 6
 # What fails here is a request: there is nothing to gain from minutes of making it smaller.
 PHASES = [Phase.generate]
 

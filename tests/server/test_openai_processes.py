@@ -7,17 +7,11 @@ import pytest
 
 from tests.databases import Place, let_leases_lapse
 from tests.server.official import client_of, plain
-from tests.server.served import serving
+from tests.server.served import HERE, cast, serving
 
-AGENTS = (
-    "--agent",
-    "tests.server.agents:echo",
-    "--agent",
-    "patient=tests.server.agents:patient",
-    "--agent",
-    "scripted=tests.server.agents:scripted",
+AGENTS = cast(
+    "tests.server.agents:echo", "patient=tests.server.agents:patient", "scripted=tests.server.agents:scripted"
 )
-HERE = {"PYTHONPATH": str(Path(__file__).parents[2])}
 
 
 def test_a_response_whose_server_was_killed_is_resumed_and_ends_truthfully(tmp_path: Path, place: Place) -> None:

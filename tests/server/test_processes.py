@@ -15,11 +15,10 @@ from backstay.model.ids import SessionId
 from tests.databases import Place, let_leases_lapse
 from tests.server.agents import echo
 from tests.server.reader import Frame, Reader
-from tests.server.served import PATIENCE, Served, serving
+from tests.server.served import HERE, PATIENCE, Served, cast, serving
 from tests.server.talking import accepted, answered, new_session, text_of, until, until_ended, until_said
 
-AGENTS = ("--agent", "tests.server.agents:echo", "--agent", "patient=tests.server.agents:patient")
-HERE = {"PYTHONPATH": str(Path(__file__).parents[2])}
+AGENTS = cast("tests.server.agents:echo", "patient=tests.server.agents:patient")
 
 
 def stories(frames: list[Frame]) -> list[dict[str, Any]]:

@@ -588,7 +588,7 @@ def test_any_verbs_in_any_order_tell_the_same_story_as_plain_lists(places: Place
     run_state_machine_as_test(
         lambda: Sessions(places.fresh()),  # type: ignore[arg-type]  # any factory will do
         settings=settings(
-            max_examples=3_000 if DEEP else 12 if places.far else 90,
+            max_examples=3_000 if DEEP else 8 if places.far else 60,
             stateful_step_count=80 if DEEP else 50,
             deadline=None,
             print_blob=True,
