@@ -9,7 +9,7 @@ import pytest
 
 from backstay.agents.bridge import Bridge
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 class Interrupted(asyncio.SelectorEventLoop):

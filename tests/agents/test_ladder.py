@@ -15,7 +15,7 @@ from backstay.agents.providers import key_for
 from backstay.config import Settings, choose
 from backstay.errors import ConfigError
 
-PATIENCE = 40.0
+PATIENCE = 120.0
 SECRET = "sk-nobody-may-see-this"
 
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from fcntl import ioctl
 from pathlib import Path
 
-PATIENCE = 40.0
+PATIENCE = 120.0
 
 # Makes the pty the program's own terminal, so that Ctrl-C is a signal where the program has not asked for it as a key.
 _OWN_TERMINAL = "import fcntl,os,sys,termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"

@@ -6,7 +6,7 @@ import pytest
 
 from backstay import open_store
 from backstay.model.turn import Cancelled, Interrupted
-from tests.cli.command import Tell, interrupt, on_terminal, running
+from tests.cli.command import PATIENCE, Tell, interrupt, on_terminal, running
 from tests.databases import Place, let_leases_lapse
 
 ECHO = ("--agent", "bots:echo")
@@ -112,7 +112,7 @@ def test_a_turn_that_somebody_else_cancels_ends_with_four(told: Tell, place: Pla
             (session,) = store.list(owner=ME).sessions
             assert session.running is not None
             store.cancel(session.running, owner=ME)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
 
     assert process.returncode == 4
     assert "cancelled" in err
@@ -163,7 +163,7 @@ def test_what_is_sent_while_a_turn_runs_waits_or_does_what_was_asked(told: Tell,
             while told("show", session, "--json").json["session"]["waiting"] == 0:
                 assert waiting.poll() is None
             assert interrupt(process).code == 130
-            out, _ = waiting.communicate(timeout=60)
+            out, _ = waiting.communicate(timeout=PATIENCE)
             assert (waiting.returncode, out) == (0, "heard later\n")
 
 
@@ -225,7 +225,7 @@ def test_a_story_is_followed_to_its_end_and_from_any_number(told: Tell, place: P
         assert '"session_created"' in following.stdout.readline()
         told("send", *ECHO, "--last", "two")
         told("delete", "--yes", session)
-        out, err = following.communicate(timeout=60)
+        out, err = following.communicate(timeout=PATIENCE)
 
     assert (following.returncode, err) == (0, "")
     assert '"session_deleted"' in out.splitlines()[-1]

@@ -19,7 +19,7 @@ from tests.server.agents import AGENTS
 from tests.server.house import House, a_house
 from tests.server.served import COMMAND, serving
 
-PATIENCE = 40.0
+PATIENCE = 120.0
 SECRET = "sk-nobody-may-see-this"
 
 

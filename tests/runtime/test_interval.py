@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from backstay.runtime.interval import REST, Interval
 
 HOUR = 3_600.0
-PATIENCE = 40.0
+PATIENCE = 120.0
 
 
 def play(story: Coroutine[None, None, None]) -> None:
