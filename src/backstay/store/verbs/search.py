@@ -187,5 +187,6 @@ class _Reach:
             and wanted.archived in (None, session.archived)
             and wanted.family in (None, session.family)
             and wanted.place in (None, session.place)
+            and wanted.agent in (None, session.agent)
             and (wanted.tag is None or wanted.tag in session.tags)
         )

@@ -421,24 +421,26 @@ class SearchContract(ContractBase):
     @pytest.mark.parametrize(
         ("filter", "found"),
         [
-            (SessionFilter(), {"plain", "pinned", "archived", "tagged", "ended"}),
+            (SessionFilter(), {"plain", "pinned", "archived", "tagged", "asked", "ended"}),
             (SessionFilter(pinned=True), {"pinned"}),
-            (SessionFilter(archived=False), {"plain", "pinned", "tagged", "ended"}),
+            (SessionFilter(archived=False), {"plain", "pinned", "tagged", "asked", "ended"}),
             (SessionFilter(tag="food"), {"tagged"}),
+            (SessionFilter(agent="cook"), {"asked"}),
             (SessionFilter(state="ended"), {"ended"}),
-            (SessionFilter(state="open"), {"plain", "pinned", "archived", "tagged"}),
+            (SessionFilter(state="open"), {"plain", "pinned", "archived", "tagged", "asked"}),
             (SessionFilter(family="workspace"), set()),
             (SessionFilter(family="chat", place="matrix", pinned=True), {"pinned"}),
         ],
     )
     def test_a_search_is_filtered_like_a_list(self, store: Store, filter: SessionFilter, found: set[str]) -> None:
-        names = ("plain", "pinned", "archived", "tagged", "ended")
+        names = ("plain", "pinned", "archived", "tagged", "asked", "ended")
         sessions = {name: store.resolve(room(name), owner=ME).session.id for name in names}
         for session in sessions.values():
             store.record(session, [message.user("a fox")], owner=ME)
         store.pin(sessions["pinned"], True, owner=ME)
         store.archive(sessions["archived"], True, owner=ME)
         store.tag(sessions["tagged"], owner=ME, add=["food"])
+        store.submit(sessions["asked"], "hello", owner=ME, agent="cook")
         store.end(sessions["ended"], owner=ME)
 
         hits = {hit.session for hit in store.search("fox", owner=ME, filter=filter).hits}
