@@ -206,10 +206,12 @@ def test_a_chat_goes_on_where_the_last_one_in_this_directory_was(folder: Path, p
     again = piped(folder, *with_database(place), said=b"third\n").stdout.decode()
     other = piped(elsewhere, *with_database(place), said=b"fourth\n").stdout.decode()
     named = piped(elsewhere, *with_database(place), "--workspace", str(folder), said=b"fifth\n").stdout.decode()
+    from_here = piped(elsewhere, *with_database(place), "--workspace", "..", said=b"sixth\n").stdout.decode()
 
     assert re.findall(r"^› (.*)$", again, re.MULTILINE) == ["second", "third"]
     assert re.findall(r"^› (.*)$", other, re.MULTILINE) == ["fourth"]
     assert re.findall(r"^› (.*)$", named, re.MULTILINE) == ["second", "third", "fifth"]
+    assert re.findall(r"^› (.*)$", from_here, re.MULTILINE) == ["second", "third", "fifth", "sixth"]
 
 
 def test_a_session_is_named_by_address_or_id(folder: Path, place: Place) -> None:

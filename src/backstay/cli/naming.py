@@ -16,6 +16,7 @@ from backstay.store import Store
 _SHOWN = 10
 _LETTERS = 26
 _PREFIX = "ses_"
+# The scope under which a directory's conversation is found again.
 _SCOPE = "main"
 
 
@@ -68,9 +69,9 @@ def window_of(store: Store, session: Session, name: str) -> WindowId:
     return lineage[number - 1].id
 
 
-def workspace(path: str, scope: str | None) -> Address:
+def workspace(path: str, scope: str | None = None, host: str | None = None) -> Address:
     """The address of whoever works in a directory."""
-    return Address.workspace(directory(path), scope=scope or _SCOPE)
+    return Address.workspace(directory(path), scope=scope or _SCOPE, host=host)
 
 
 def directory(path: str) -> Path:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import socket
-from pathlib import Path
 
 import click
 import httpx2
@@ -19,6 +18,7 @@ from backstay.cli.chat.remote import RemoteExchange
 from backstay.cli.chat.stage import PipeInput, PipeStage, history_file, is_terminal
 from backstay.cli.chat.talk import Talk
 from backstay.cli.exits import Exit
+from backstay.cli.naming import workspace
 from backstay.config import Chosen, is_loopback
 from backstay.errors import ConfigError
 from backstay.model.address import Address
@@ -27,9 +27,6 @@ from backstay.model.session import Session
 from backstay.runtime.app import open_app
 from backstay.server.casting import cast
 from backstay.server.firsttoken import read_token, token_path
-
-# The scope under which a workspace's conversation is found again.
-_SCOPE = "main"
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +45,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
             return None
         if self.address is not None:
             return Address.parse(self.address)
-        return Address.workspace(self.workspace or Path.cwd(), scope=_SCOPE, host=host)
+        return workspace(self.workspace or ".", host=host)
 
 
 def talk_to_database(told: Chosen, wanted: Wanted) -> Exit:
