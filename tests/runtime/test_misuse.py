@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import backstay
-from backstay import App, BackstayError, Text, Timing
+from backstay import App, BackstayError, Store, Text, Timing, open_store
 from backstay.agents.blocking import BlockingTurn as TurnOnAThread
 from backstay.agents.port import AgentTurn
 from backstay.agents.tools import Tool, ToolFailed
@@ -19,7 +19,9 @@ from backstay.errors import ConfigError
 from backstay.model.content import Body
 from backstay.model.turn import Completed, Failed, Interrupted
 from backstay.runtime.blocking import BlockingApp
-from tests.runtime.stage import PATIENCE, Gate, echo, first_words, play, stopping_at
+from backstay.runtime.crossing import Crossing
+from backstay.store.sqlstore import SqlStore
+from tests.runtime.stage import PATIENCE, Gate, HeldClock, echo, first_words, play, stopping_at
 
 QUICK = Timing(grace=0.1)
 
@@ -33,6 +35,29 @@ def _nothing_is_left_behind() -> Iterator[None]:
     for thread in left:
         thread.join(PATIENCE)
     assert [thread.name for thread in left if thread.is_alive()] == []
+
+
+# --- a loop that ends ------------------------------------------------------------------------------------------------
+
+
+def test_a_loop_that_ends_in_the_middle_of_a_write_leaves_the_writer_to_others(path: Path) -> None:
+    clock = HeldClock()
+
+    async def ends(store: SqlStore) -> None:
+        clock.hold()
+        writing = asyncio.create_task(Crossing(store).write(Store.create, owner="local"))
+        await asyncio.to_thread(clock.wait_until_asked)
+        assert not writing.done()
+
+    async def goes_on(store: SqlStore) -> None:
+        await Crossing(store).write(Store.create, owner="local")
+
+    with open_store(path, clock=clock) as store:
+        assert isinstance(store, SqlStore)
+        asyncio.run(ends(store))
+        clock.release()
+        play(goes_on(store))
+        assert len(store.list(owner="local").sessions) == 2
 
 
 # --- entering -------------------------------------------------------------------------------------------------------

@@ -110,7 +110,8 @@ class Crossing:
         self._done.append(done)
         if not self._called:
             self._called = True
-            self._loop.call_soon_threadsafe(self._wake)
+            with suppress(RuntimeError):  # The loop is closed; the writer goes on for whoever else writes there.
+                self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
         self._called = False
