@@ -14,6 +14,7 @@ import pytest
 
 from backstay import Export, open_store
 from backstay.errors import BackstayError
+from backstay.model.limits import Limits
 from backstay.model.upkeep import Rescue
 from backstay.store import upkeep
 from backstay.store.sqlite.checkup import checkup
@@ -58,6 +59,18 @@ def test_a_sound_store_is_found_sound(tmp_path: Path, fresh: Place) -> None:
         "sessions",
     }
     assert tell(tmp_path, fresh, "doctor", "--quick").out.endswith("Nothing is wrong.\n")
+
+
+def test_a_store_that_was_made_with_other_limits_is_found_sound(tmp_path: Path, fresh: Place) -> None:
+    plenty = Limits(**dict.fromkeys(Limits.__struct_fields__, 1 << 24))
+    with open_store(fresh, limits=plenty) as store:
+        session = store.create(owner=ME, metadata={f"note {number}": "x" * 5_000 for number in range(40)}).id
+        store.rename(session, "x" * 5_000, owner=ME)
+        store.tag(session, owner=ME, add=[f"{'x' * 500} {number}" for number in range(100)])
+
+    answer = tell(tmp_path, fresh, "doctor", "--json")
+
+    assert wrong(answer.json) == []
 
 
 BROKEN = {
