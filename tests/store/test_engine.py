@@ -361,6 +361,13 @@ def test_a_path_below_a_file_is_refused(tmp_path: Path) -> None:
         open_store(tmp_path / "file" / "store.db")
 
 
+def test_a_file_where_the_locks_belong_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "store.db.locks").write_text("not a folder")
+
+    with pytest.raises(StoreUnavailable, match=r"store\.db\.locks cannot be used"):
+        open_store(tmp_path / "store.db")
+
+
 def refused_untouched(path: Path, advice: str) -> None:
     before = everything_in(path.parent)
 

@@ -16,7 +16,7 @@ from backstay.errors import StoreUnavailable, UsedAfterFork
 from backstay.model.ids import WorkerId
 from backstay.store.sqlite.connection import open_reader, open_writer, pragma, refuse_old_sqlite
 from backstay.store.sqlite.faults import in_our_words, not_ours, poisons, translated
-from backstay.store.sqlite.filelock import LifeLock, WriteLock, lives
+from backstay.store.sqlite.filelock import LifeLock, WriteLock, lives, locks_of
 from backstay.store.sqlite.filesystem import (
     MOUNTS,
     FileIdentity,
@@ -52,8 +52,7 @@ class Database:
         self._wait_seconds = wait_seconds
         with in_our_words(str(path)):
             refuse_foreign_file(path, steps)
-        self._locks = Path(f"{path}.locks")
-        self._locks.mkdir(mode=0o700, exist_ok=True)
+        self._locks = locks_of(path)
         self._life_locks: dict[WorkerId, LifeLock] = {}
         # Idle connections, as many as threads ever read at once; the last one back is the first one out.
         self._readers: list[apsw.Connection] = []

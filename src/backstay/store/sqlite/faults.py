@@ -60,7 +60,7 @@ def poisons(error: Exception) -> bool:
 
 @contextmanager
 def in_our_words(path: str) -> Iterator[None]:
-    """Turn the driver's and the system's errors inside the block into ours."""
+    """Turn the driver's errors inside the block into ours."""
     try:
         yield
     except apsw.Error as error:

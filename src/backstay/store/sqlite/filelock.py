@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from backstay.errors import StoreReadOnly, StoreUnavailable
+from backstay.errors import StoreError, StoreReadOnly, StoreUnavailable
 
 YIELD_SECONDS = 0.002
 
@@ -127,6 +127,27 @@ class LifeLock:
         os.close(self._fd)
 
 
+def locks_of(database: Path) -> Path:
+    """The directory beside a database in which its locks lie, made if it is not there."""
+    folder = Path(f"{database}.locks")
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise _unusable(folder, error) from error
+    return folder
+
+
+@contextmanager
+def no_other_writer(database: Path, seconds: float) -> Iterator[None]:
+    """Inside the block no other process writes the database; `StoreUnavailable` if that cannot be had in time."""
+    lock = WriteLock(locks_of(database) / "write")
+    try:
+        with lock.within(seconds):
+            yield
+    finally:
+        lock.close()
+
+
 def lives(path: Path) -> bool:
     """Whether the worker with this life lock is still there. Never a guess: the kernel knows."""
     try:
@@ -152,6 +173,10 @@ def _open(path: Path) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        if error.errno == errno.EROFS:
-            raise StoreReadOnly(f"{path} cannot be created: the file system is read-only") from error
-        raise StoreUnavailable(f"{path} cannot be opened: {error.strerror}", hint="Check the directory.") from error
+        raise _unusable(path, error) from error
+
+
+def _unusable(path: Path, error: OSError) -> StoreError:
+    if error.errno == errno.EROFS:
+        return StoreReadOnly(f"{path} cannot be created: the file system is read-only")
+    return StoreUnavailable(f"{path} cannot be used: {error.strerror}", hint="Check the directory.")

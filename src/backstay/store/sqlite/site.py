@@ -1,7 +1,6 @@
 """A SQLite file as one end of a move."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,7 +13,7 @@ from backstay.store.moving.tables import TABLES, Table
 from backstay.store.sqlite.connection import APPLICATION_ID, MOVING_ID, open_writer, pragma
 from backstay.store.sqlite.engine import MACHINE
 from backstay.store.sqlite.faults import MOVED, in_our_words
-from backstay.store.sqlite.filelock import WriteLock
+from backstay.store.sqlite.filelock import no_other_writer
 from backstay.store.sqlite.migrations import refuse_foreign_file, shipped
 
 T = TypeVar("T")
@@ -134,7 +133,7 @@ class SqliteSite:
         connection, self._connection = self._connection, None
         if connection is not None:
             # The last one out copies the log into the file; nobody may write meanwhile.
-            with self._locked(), in_our_words(str(self._path)):
+            with no_other_writer(self._path, _WAIT_SECONDS), in_our_words(str(self._path)):
                 connection.close()
 
     # --- within -------------------------------------------------------------------------------------------------------
@@ -147,7 +146,7 @@ class SqliteSite:
             return work(self._opened())
 
     def _write(self, work: Callable[[apsw.Connection], object]) -> None:
-        with self._locked(), in_our_words(str(self._path)):
+        with no_other_writer(self._path, _WAIT_SECONDS), in_our_words(str(self._path)):
             database = self._opened()
             database.execute("BEGIN IMMEDIATE")
             try:
@@ -163,17 +162,6 @@ class SqliteSite:
         if self._connection is None:
             self._connection = open_writer(self._path)
         return self._connection
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        folder = Path(f"{self._path}.locks")
-        folder.mkdir(mode=0o700, exist_ok=True)
-        lock = WriteLock(folder / "write")
-        try:
-            with lock.within(_WAIT_SECONDS):
-                yield
-        finally:
-            lock.close()
 
 
 def _shut(note: Note) -> str:

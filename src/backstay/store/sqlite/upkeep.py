@@ -11,7 +11,7 @@ from backstay.model.upkeep import Copied, Room, Schema
 from backstay.store.sqlite import migrations
 from backstay.store.sqlite.connection import open_reader, open_writer, pragma
 from backstay.store.sqlite.faults import in_our_words
-from backstay.store.sqlite.filelock import WriteLock
+from backstay.store.sqlite.filelock import no_other_writer
 from backstay.store.sqlite.filesystem import refuse_network
 from backstay.store.sqlite.migrations import refuse_foreign_file, shipped
 
@@ -40,7 +40,7 @@ def room(path: Path) -> Room:
 def vacuum(path: Path) -> Room:
     """Write the file anew without what holds nothing. Writers wait; readers go on."""
     _refuse_foreign(path)
-    with _locked(path), in_our_words(str(path)):
+    with no_other_writer(path, _WAIT_SECONDS), in_our_words(str(path)):
         connection = open_writer(path)
         try:
             connection.execute("VACUUM")
@@ -129,16 +129,3 @@ def _reading(path: Path) -> Iterator[apsw.Connection]:
             yield reader
         finally:
             reader.close()
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Keep every other process from writing."""
-    folder = Path(f"{path}.locks")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    lock = WriteLock(folder / "write")
-    try:
-        with lock.within(_WAIT_SECONDS):
-            yield
-    finally:
-        lock.close()
