@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 from backstay import Export, open_store
-from backstay.errors import BackstayError
+from backstay.errors import BackstayError, CorruptRecord
 from backstay.model.limits import Limits
 from backstay.model.upkeep import Rescue
 from backstay.store import upkeep
@@ -71,6 +71,20 @@ def test_a_store_that_was_made_with_other_limits_is_found_sound(tmp_path: Path, 
     answer = tell(tmp_path, fresh, "doctor", "--json")
 
     assert wrong(answer.json) == []
+
+
+def test_an_attachment_that_lost_some_of_its_bytes_is_never_taken_for_a_shorter_one(fresh: Place) -> None:
+    with open_store(fresh) as store:
+        going = store.begin_upload(owner=ME)
+        for start in range(0, 3_000, 1_000):
+            store.upload_chunk(going, start, b"x" * 1_000, owner=ME)
+        photo = store.finish_upload(going, owner=ME).hash
+    execute(fresh, "DELETE FROM chunks WHERE start = 1000")
+
+    with open_store(fresh) as store:
+        assert store.read_blob(photo, owner=ME, length=1_000) == b"x" * 1_000
+        with pytest.raises(CorruptRecord, match=photo):
+            store.read_blob(photo, owner=ME)
 
 
 BROKEN = {

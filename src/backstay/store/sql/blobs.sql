@@ -20,7 +20,7 @@ SELECT key, size, created_at FROM blobs WHERE owner = :owner AND hash = :hash
 UPDATE blobs SET hash = :hash, upload_id = NULL, created_at = :now WHERE key = :blob
 
 -- name: chunk_at
--- The chunk that holds this byte. No row: the blob is shorter.
+-- The chunk that holds this byte, or if there is none, the last one before it. No row: there is none at all.
 SELECT start, bytes FROM chunks WHERE blob_key = :blob AND start <= :start ORDER BY start DESC LIMIT 1
 
 -- name: use_blob

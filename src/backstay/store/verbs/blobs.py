@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from hashlib import sha256
 
-from backstay.errors import Conflict, InvalidPayload, NotFound, TooLarge
+from backstay.errors import Conflict, CorruptRecord, InvalidPayload, NotFound, TooLarge
 from backstay.model.blob import Blob
 from backstay.model.content import Attachment, Part
 from backstay.model.ids import UploadId
@@ -21,7 +21,7 @@ def add_chunk(tx: Transaction, upload: UploadId, owner: str, start: int, data: b
     """Add the bytes that begin at `start`; how many there are now. A repeated chunk changes nothing."""
     blob, size = _upload(tx, upload, owner)
     if start >= 0 and start + len(data) <= size:
-        return _repeated(tx, blob, start, data, size)
+        return _repeated(tx, upload, blob, start, data, size=size)
     if start != size:
         raise Conflict(f"{upload} has {size:,} bytes; the chunk begins at {start:,}", hint=f"Go on from {size}.")
     if size + len(data) > tx.limits.blob_bytes:
@@ -35,7 +35,7 @@ def finish(tx: Transaction, upload: UploadId, owner: str, expected: str | None) 
     """Close an upload; the same bytes uploaded before are kept once."""
     blob, size = _upload(tx, upload, owner)
     digest = sha256()
-    for chunk in _chunks(tx, blob, 0, size):
+    for chunk in _chunks(tx, upload, blob, 0, size):
         digest.update(chunk)
     found = digest.hexdigest()
     if expected is not None and expected != found:
@@ -64,7 +64,7 @@ def read(tx: Transaction, hash: str, owner: str, start: int, length: int) -> byt
         raise NotFound(f"no blob {hash} of {owner!r}")
     if start < 0 or length < 0:
         raise InvalidPayload("start and length cannot be negative")
-    return b"".join(_chunks(tx, row[0], start, min(row[1], start + length)))
+    return b"".join(_chunks(tx, hash, row[0], start, min(row[1], start + length)))
 
 
 def use(tx: Transaction, owner: str, hash: str, holder: str) -> None:
@@ -121,20 +121,19 @@ def _upload(tx: Transaction, upload: UploadId, owner: str) -> tuple[int, int]:
     return row[0], row[1]
 
 
-def _repeated(tx: Transaction, blob: int, start: int, data: bytes, size: int) -> int:
-    stored = b"".join(_chunks(tx, blob, start, start + len(data)))
+def _repeated(tx: Transaction, upload: UploadId, blob: int, start: int, data: bytes, *, size: int) -> int:
+    stored = b"".join(_chunks(tx, upload, blob, start, start + len(data)))
     if stored != data:
         raise Conflict(f"other bytes were uploaded at {start:,} before", hint="Start a new upload.")
     return size
 
 
-def _chunks(tx: Transaction, blob: int, start: int, end: int) -> Iterator[bytes]:
+def _chunks(tx: Transaction, name: str, blob: int, start: int, end: int) -> Iterator[bytes]:
+    """The bytes of a blob from one place to another, neither of which is beyond its end."""
     while start < end:
         row = tx.one("chunk_at", blob=blob, start=start)
-        if row is None:
-            return
-        piece = row[1][start - row[0] : end - row[0]]
+        piece = b"" if row is None else row[1][start - row[0] : end - row[0]]
         if not piece:
-            return
+            raise CorruptRecord(f"blob {name}", f"has no bytes at {start:,}")
         yield piece
         start += len(piece)
