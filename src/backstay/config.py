@@ -1,10 +1,11 @@
 """Settings: what an operator may choose, read from a file, the environment and flags, in that order."""
 
+import math
 import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Literal, get_type_hints
 
 import msgspec
 
@@ -109,6 +110,9 @@ MEANINGS = {
     "log_format": "How it is logged: json or text.",
 }
 
+# Where 0 means something: a free port, at once, or never.
+_MAY_BE_NOUGHT = frozenset({"port", "grace_seconds", "keep_closed_days", "fold_seconds", "compact_tokens"})
+
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     """Settings, and where each of them was chosen."""
@@ -205,21 +209,11 @@ def _settings(values: Mapping[str, object], where: str) -> Settings:
 
 def _checked(settings: Settings) -> Settings:
     """The same settings, or a refusal: what is secure is not left to whoever reads the log."""
-    if not 0 <= settings.port <= 65_535:
+    for name in Settings.__struct_fields__:
+        _check_number(name, getattr(settings, name))
+    if settings.port > 65_535:
         raise ConfigError(f"port {settings.port} does not exist", hint="Choose 1 to 65535, or 0 for a free one.")
-    if settings.workers < 1:
-        raise ConfigError(f"{settings.workers} workers cannot serve", hint="Choose 1 or more.")
-    if not (settings.upkeep_seconds > 0 and settings.keep_closed_days >= 0 and settings.fold_seconds >= 0):
-        raise ConfigError(
-            "upkeep cannot run so",
-            hint="upkeep_seconds is more than 0; keep_closed_days (0: for ever) and fold_seconds are not negative.",
-        )
-    if settings.compact_tokens < 0:
-        raise ConfigError(
-            f"a window cannot hold {settings.compact_tokens} tokens",
-            hint="compact_tokens is what the agent's model can read; 0 compacts only when asked.",
-        )
-    if not 0 < settings.probe_seconds <= 60:
+    if settings.probe_seconds > 60:
         raise ConfigError(f"probe_seconds is {settings.probe_seconds:g}", hint="Choose up to 60.")
     if not is_loopback(settings.host):
         if not settings.auth:
@@ -234,12 +228,21 @@ def _checked(settings: Settings) -> Settings:
     return settings
 
 
+def _check_number(name: str, value: object) -> None:
+    """Raise if this is a number by which nothing could wait, count or measure."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return
+    if not (0 < value < math.inf or (value == 0 and name in _MAY_BE_NOUGHT)):
+        least = "0 or more" if name in _MAY_BE_NOUGHT else "more than 0"
+        raise ConfigError(f"{name} is {value:g}", hint=f"Give {least}. {MEANINGS[name]}")
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach what listens there."""
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
-def described(chosen: Chosen) -> list[tuple[str, Any, Source]]:
+def described(chosen: Chosen) -> list[tuple[str, object, Source]]:
     """Every setting with its value and where it comes from."""
     return [(name, getattr(chosen.settings, name), chosen.sources[name]) for name in Settings.__struct_fields__]
 

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from backstay.config import choose
+from backstay.config import Settings, choose
 from backstay.errors import ConfigError
 from backstay.server.casting import cast
 from backstay.server.logs import JsonLines
@@ -63,6 +64,24 @@ def test_a_setting_that_makes_no_sense_is_named(tmp_path: Path, text: str, envir
         choose({}, environment, file=file, home=tmp_path)
 
     assert refused.value.advice
+
+
+NUMBERS = [field.name for field in msgspec.structs.fields(Settings) if field.type in (int, float)]
+
+
+@pytest.mark.parametrize("value", ["-1", "nan", "inf"])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_that_nothing_could_go_by_is_refused_by_name(tmp_path: Path, name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=name) as refused:
+        choose({}, {f"BACKSTAY_{name.upper()}": value}, home=tmp_path)
+
+    assert refused.value.advice
+
+
+@pytest.mark.parametrize("name", ["heartbeat_seconds", "requests_per_second", "body_seconds", "workers", "streams"])
+def test_a_number_is_nought_only_where_that_means_something(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        choose({}, {f"BACKSTAY_{name.upper()}": "0"}, home=tmp_path)
 
 
 def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
