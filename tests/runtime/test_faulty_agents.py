@@ -467,6 +467,35 @@ def test_words_that_pile_up_behind_a_slow_disk_are_stored_like_any_others(path: 
     play(story())
 
 
+def test_words_that_pile_up_before_nonsense_are_kept(path: Place) -> None:
+    begin = asyncio.Event()
+    said = 0
+
+    async def faulty(turn: AgentTurn) -> AsyncIterator[Body]:
+        nonlocal said
+        yield Text("one ")
+        await begin.wait()
+        yield Text("two ")
+        await at_rest(lambda: 0)  # They are on their way to the disk now, and what follows is not.
+        yield Text("three ")
+        said += 1
+        yield ToolResult("c9", "which nobody asked for")
+
+    async def story() -> None:
+        async with backstay.open(path, agent=faulty, timing=Timing(flush=0)) as app:
+            session = await app.session()
+            turn = await session.send("talk")
+            await first_words(turn)
+            with nothing_can_be_written(path):
+                begin.set()
+                await until(lambda: said == 1)
+                await at_rest(lambda: said)
+            assert isinstance(await turn.outcome(), Failed)
+            assert (await session.messages())[-1].text == "one two three "
+
+    play(story())
+
+
 # --- agents on threads ------------------------------------------------------------------------------------------------
 
 

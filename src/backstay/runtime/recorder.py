@@ -229,6 +229,14 @@ class Recorder:
         """What was said and not written yet."""
         return self._buffer.take()
 
+    async def keep_what_is_sound(self, bodies: Sequence[Body]) -> None:
+        """Something the agent said cannot be stored; what it said before that still is."""
+        for body in bodies:
+            try:
+                self._accept(await self._insist([body], steering=False))
+            except Rejected:
+                return
+
     # --- within -----------------------------------------------------------------------------------------------------
 
     async def _until_due(self) -> None:
@@ -267,7 +275,7 @@ class Recorder:
             answer = await self._insist(bodies, steering=any(one.steering for one in wanted))
         except BackstayError as error:
             if isinstance(error, Rejected):
-                await self._keep_what_is_sound(bodies)
+                await self.keep_what_is_sound(bodies)
             for one in wanted:
                 one.settle(error)
             raise
@@ -275,14 +283,6 @@ class Recorder:
         self._silent_so_far = self._silent_so_far and not bodies
         for one in wanted:
             one.settle(answer)
-
-    async def _keep_what_is_sound(self, bodies: Sequence[Body]) -> None:
-        """Something the agent said cannot be stored; what it said before that still is."""
-        for body in bodies:
-            try:
-                self._accept(await self._insist([body], steering=False))
-            except Rejected:
-                return
 
     async def _insist(self, bodies: Sequence[Body], *, steering: bool) -> Checkpointed:
         return await self.insist(

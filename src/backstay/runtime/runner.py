@@ -213,27 +213,36 @@ class Runner:
 
     async def _finish(self, turn: LiveTurn, recorder: Recorder, outcome: Outcome) -> Finished | None:
         compact = isinstance(outcome, Completed) and await self._is_too_long(turn, recorder)
-        bodies = recorder.rest()
         # Who is being stopped starts nothing; nor does who will be gone when what waits would be answered.
         agents = self.names if self._follows_on and not isinstance(outcome, Interrupted) else ()
         try:
-            finished = await recorder.insist(
-                lambda: self._crossing.write(
-                    Store.finish, recorder.proof, outcome, bodies=bodies, agents=agents, compact=compact
-                )
-            )
+            finished = await self._write_end(recorder, outcome, agents, compact=compact)
         except LeaseLost:
             return None
         except StoreError:
             log.exception("turn could not be ended", extra={"turn": recorder.proof.id})
             return None
-        except BackstayError as error:
-            # The last words cannot be stored: the turn fails for that reason, with what was stored before.
-            finished = await self._crossing.write(Store.finish, recorder.proof, Failed(reason_of(error)), agents=agents)
         self._pulse.tell(recorder.proof.session, finished.event)
-        if isinstance(outcome, Completed) and turn.agent != COMPACTOR and self.on_completed is not None:
+        completed = isinstance(finished.turn.outcome, Completed)
+        if completed and turn.agent != COMPACTOR and self.on_completed is not None:
             self.on_completed(recorder.proof)
         return finished
+
+    async def _write_end(
+        self, recorder: Recorder, outcome: Outcome, agents: tuple[str, ...], *, compact: bool
+    ) -> Finished:
+        """End the turn with its last words. If they cannot be stored, it fails for that reason, with those that can."""
+        bodies, write = recorder.rest(), self._crossing.write
+        try:
+            return await recorder.insist(
+                lambda: write(Store.finish, recorder.proof, outcome, bodies=bodies, agents=agents, compact=compact)
+            )
+        except (LeaseLost, StoreError):
+            raise
+        except BackstayError as error:
+            failed = Failed(reason_of(error))
+            await recorder.keep_what_is_sound(bodies)
+            return await recorder.insist(lambda: write(Store.finish, recorder.proof, failed, agents=agents))
 
     async def _is_too_long(self, turn: LiveTurn, recorder: Recorder) -> bool:
         """Whether a compaction is due; nothing that goes wrong with that question can hurt the turn."""
