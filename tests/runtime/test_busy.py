@@ -452,3 +452,20 @@ def test_an_app_that_claims_its_own_starts_nothing_else(path: Place, prompt: boo
             assert store.turn(behind.id, owner="local").state == "waiting"
 
     play(story())
+
+
+def test_an_app_that_claims_its_own_goes_on_when_one_of_them_is_deleted(path: Place, prompt: bool) -> None:
+    async def story() -> None:
+        with open_store(path) as store:
+            deleted, kept = store.create(owner="local").id, store.create(owner="local").id
+            store.submit(deleted, "hold on", owner="local", start=True)
+            busy = store.submit(kept, "hold on", owner="local", start=True).opened
+            assert busy is not None
+            async with backstay.open(path, agent=echo, claim="own", prompt=prompt) as app:
+                await app.send(deleted, "never mind")
+                sent = await app.send(kept, "mine")
+                store.delete(deleted, owner="local")
+                store.finish(busy, Completed())
+                assert await sent.outcome() == Completed()
+
+    play(story())

@@ -1,6 +1,7 @@
 """Trouble with the disk: what is said meanwhile is kept, and a turn goes on, or ends, when the disk is back."""
 
 import asyncio
+import resource
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,14 +9,14 @@ from pathlib import Path
 import pytest
 
 import backstay
-from backstay import Text, Timing
+from backstay import Text, Timing, open_store
 from backstay.agents.port import AgentTurn
 from backstay.agents.tools import tool
 from backstay.errors import StoreError
 from backstay.model.content import Body
 from backstay.model.turn import Cancelled, Completed
 from backstay.runtime.session import SessionHandle
-from tests.runtime.stage import Gate, echo, first_words, play, stopping_at, told
+from tests.runtime.stage import Gate, echo, first_words, play, stopping_at, told, until
 
 EAGER = Timing(flush=0, retry=0.005, poll=0.005)
 
@@ -29,6 +30,17 @@ def gone(folder: Path) -> Iterator[None]:
         yield
     finally:
         elsewhere.rename(folder)
+
+
+@contextmanager
+def no_more_files() -> Iterator[None]:
+    """Inside the block as many files are open as this process may open."""
+    few, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (few, most))
 
 
 async def fail_to_write(session: SessionHandle) -> None:
@@ -164,5 +176,22 @@ def test_a_follower_that_waits_goes_on_after_the_disk_was_away(path: Path, promp
             await session.rename("a title")
             event = await waiting
             assert event.number == (await session.read()).last_event
+
+    play(story())
+
+
+def test_an_app_that_had_too_many_files_open_for_a_while_answers_what_waits_afterwards(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        with open_store(path) as other:
+            # Of whoever speaks elsewhere it must be found out whether they live, and that needs a file.
+            other.submit(other.create(owner="local").id, "hello", owner="local", start=True)
+            async with backstay.open(path, agent=echo, timing=Timing(poll=0.005, reap=0.005)) as app:
+                session = await app.session()
+                with no_more_files():
+                    await until(lambda: "could not be claimed" in caplog.text)
+                waiting = other.submit(session.id, "are you there?", owner="local").turn
+                assert await (await app.turn(waiting.id)).outcome() == Completed()
 
     play(story())

@@ -368,7 +368,8 @@ class App:
                 if now != version:
                     await self._claim_all(desk)
                     version = now
-            except StoreError:
+            except Exception:
+                # Whatever it was: nobody else here would look after what waits.
                 log.warning("waiting turns could not be claimed", exc_info=True)
             await interval.elapse()
 
@@ -407,13 +408,18 @@ class App:
         if desk.own is None:
             return await desk.crossing.read(store.claim, names)
         for turn, owner in tuple(desk.own.items()):
-            sent = await desk.crossing.read(store.turn, turn, owner=owner)
+            try:
+                sent = await desk.crossing.read(store.turn, turn, owner=owner)
+                opened = None
+                if sent.state == "waiting":
+                    opened = await desk.crossing.read(partial(store.claim, session=sent.session, owner=owner), names)
+            except NotFound:
+                del desk.own[turn]  # It went with its session.
+                continue
             if sent.state == "ended":
                 del desk.own[turn]
-            elif sent.state == "waiting":
-                opened = await desk.crossing.read(partial(store.claim, session=sent.session, owner=owner), names)
-                if opened is not None:
-                    return opened
+            if opened is not None:
+                return opened
         return None
 
     def _age(self, moment: float) -> float:

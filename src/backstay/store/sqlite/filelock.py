@@ -154,6 +154,8 @@ def lives(path: Path) -> bool:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
+    except OSError as error:
+        raise _unusable(path, error) from error
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -179,4 +181,6 @@ def _open(path: Path) -> int:
 def _unusable(path: Path, error: OSError) -> StoreError:
     if error.errno == errno.EROFS:
         return StoreReadOnly(f"{path} cannot be created: the file system is read-only")
-    return StoreUnavailable(f"{path} cannot be used: {error.strerror}", hint="Check the directory.")
+    return StoreUnavailable(
+        f"{path} cannot be used: {error.strerror}", hint="Check the directory, and how many files may be open."
+    )
