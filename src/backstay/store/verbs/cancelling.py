@@ -96,6 +96,7 @@ def decide(tx: Transaction, turn: TurnId, call: str, owner: str, *, approved: bo
         return asked
     if asked.approval != "asked" or asked.effect != "called":
         raise NothingToDo(f"tool call {call!r} of {turn} is not waiting for approval")
+    door.require_open(tx.now)
     # A turn that was interrupted runs no tool any more; the one that goes on for it does, and says when.
     starts = approved and made_in.state == "running"
     tx.run("set_approval", turn=turn, call=call, approval=wanted, started_at=tx.now if starts else None)

@@ -2,9 +2,10 @@
 
 import pytest
 
-from backstay.errors import Conflict, InvalidPayload, NothingToDo
+from backstay.errors import Conflict, InvalidPayload, NothingToDo, SessionEnded, SessionExpired
 from backstay.model import event
 from backstay.model.content import Body, ToolCall, ToolResult
+from backstay.model.session import Ttl
 from backstay.model.turn import Cancelled, Completed, Failed, Interrupted, Outcome
 from backstay.store import Store
 from backstay.testing.clock import ManualClock
@@ -193,6 +194,23 @@ class CallContract(ContractBase):
 
         with refused(store, proof.session, NothingToDo, proof.id):
             store.approve(proof.id, "c1", owner=ME)
+
+    @pytest.mark.parametrize("closed", [SessionEnded, SessionExpired])
+    def test_nothing_is_decided_in_a_session_that_is_closed(
+        self, store: Store, clock: ManualClock, closed: type[Conflict]
+    ) -> None:
+        session = store.create(owner=ME, ttl=Ttl(idle=60)).id
+        proof = say(store, start(store, session), ToolCall("c1", "mail", approval=True))
+        store.finish(proof, Interrupted())
+        if closed is SessionEnded:
+            store.end(session, owner=ME)
+        else:
+            clock.advance(60)
+
+        with refused(store, session, closed, proof.id):
+            store.approve(proof.id, "c1", owner=ME)
+        with refused(store, session, closed, proof.id):
+            store.deny(proof.id, "c1", owner=ME)
 
     @every_outcome
     def test_a_call_that_only_waited_for_a_person_has_not_run(self, store: Store, outcome: Outcome) -> None:
