@@ -68,7 +68,7 @@ def test_the_search_index_waits_for_a_message_that_commits_late(store: Store, em
     session = store.create(owner=ME).id
     with psycopg.connect(empty_database) as slow:
         # A writer that announced itself, took its keys, and has not committed yet.
-        slow.execute("SELECT pg_advisory_xact_lock_shared(1113815381, CAST(last_value AS int)) FROM keys")
+        slow.execute("SELECT pg_advisory_xact_lock_shared('keys'::regclass::oid::int, last_value::int) FROM keys")
         slow.execute("SELECT nextval('keys')")
         store.record(session, [message.user("a quick fox")], owner=ME)
 
@@ -78,6 +78,30 @@ def test_the_search_index_waits_for_a_message_that_commits_late(store: Store, em
 
     assert (behind.hits, behind.lag) == ((), 1)
     assert (len(caught_up.hits), caught_up.lag) == (1, 0)
+
+
+def test_a_store_waits_for_no_writer_of_another_store_in_the_same_database(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA one; CREATE SCHEMA other")
+    one, other = (f"{database}?options=-csearch_path%3D{schema}" for schema in ("one", "other"))
+    with open_store(one) as store, open_store(other) as elsewhere, psycopg.connect(database) as obstacle:
+        session, slow = store.create(owner=ME).id, elsewhere.create(owner=ME).id
+        store.record(session, [message.user("a slow fox")], owner=ME)
+        end = store.feed(None, owner=ME).next
+        with ThreadPoolExecutor(1) as thread:
+            obstacle.execute("SELECT pg_advisory_xact_lock_shared(1113815382, hashtext(%s))", (ME,))
+            deleting = thread.submit(elsewhere.delete, slow, owner=ME)
+            _wait_until_somebody_waits(database)
+
+            from_now_on = store.feed(None, owner=ME).next
+            store.record(session, [message.user("a quick fox")], owner=ME)
+            told, found = store.feed(end, owner=ME).events, store.search("fox", owner=ME)
+            obstacle.commit()
+            deleting.result(PATIENCE)
+
+    assert from_now_on == end
+    assert told
+    assert (len(found.hits), found.lag) == (2, 0)
 
 
 def _wait_until_somebody_waits(url: str) -> None:

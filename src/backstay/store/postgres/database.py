@@ -33,7 +33,9 @@ _MARK = """
 INSERT INTO commits (writer, number, at)
 VALUES ({writer}, {number}, CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint))
 ON CONFLICT (writer) DO UPDATE SET number = excluded.number, at = excluded.at
-RETURNING at, pg_advisory_xact_lock_shared(1113815381, (SELECT CAST(last_value & 2147483647 AS int) FROM keys))
+RETURNING at, pg_advisory_xact_lock_shared(
+    CAST(CAST(CAST('keys' AS regclass) AS oid) AS int), (SELECT CAST(last_value & 2147483647 AS int) FROM keys)
+)
 """
 # A hint is worth no wait for the disk.
 _HINT = """

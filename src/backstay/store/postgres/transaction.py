@@ -21,11 +21,12 @@ from backstay.store.postgres.statements import Statements
 _UNSTORABLE = (UnicodeEncodeError, OverflowError)
 
 # Which events and messages nobody can overtake any more: every key up to this one is committed or will never be.
-# A writer announces, before it takes its first key, the last one that was given out.
+# A writer announces, before it takes its first key, the last one that was given out, and of which sequence: there may
+# be other stores in the same database, each in a schema of its own.
 HORIZON = """
 SELECT least(k.last_value, (
     SELECT min(k.last_value - ((k.last_value - CAST(l.objid AS bigint)) & 2147483647)) FROM pg_locks l
-    WHERE l.locktype = 'advisory' AND l.classid = 1113815381 AND l.objsubid = 2
+    WHERE l.locktype = 'advisory' AND l.classid = CAST('keys' AS regclass) AND l.objsubid = 2
         AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
 )) FROM keys k
 """
