@@ -2,9 +2,11 @@
 
 import os
 import threading
+import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -17,6 +19,7 @@ from backstay.model import message
 from backstay.model.event import SessionCreated, SessionDeleted, SessionRenamed
 from backstay.model.limits import Limits
 from backstay.model.turn import Completed
+from backstay.store.postgres.conninfo import Place
 from backstay.store.postgres.engine import PostgresEngine
 from backstay.store.postgres.migrations import Migration, shipped
 from backstay.testing import ManualClock
@@ -218,6 +221,40 @@ def test_a_password_is_never_shown(empty_database: str) -> None:
     with pytest.raises(StoreUnavailable, match="nowhere") as refused:
         open_store(secret.rpartition("/")[0] + "/nowhere")
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:hunter2%zz@localhost/chat",
+        "postgresql://me:hunter2%00@localhost/chat",
+        "postgresql://me:hunter2 and 3@localhost/chat",
+        "postgresql://me:1@hunter2@localhost/chat",
+        "postgresql://me:hunter2/1@localhost/chat",
+        "postgresql://me:1/hunter2@localhost/chat",
+        "postgresql://me:1?@hunter2@localhost/chat",
+        "postgresql://me:hunter2\udc80@localhost/chat",
+        "postgresql://localhost/chat?password=hunter2%zz",
+        "postgresql://localhost/chat?password=1&hunter2",
+        "postgresql+psycopg://me:hunter2@localhost/chat",
+        "PostgreSQL://me:hunter2@localhost/chat",
+        " postgresql://me:hunter2@localhost/chat",
+        Path("postgresql://me:hunter2@localhost/chat"),
+    ],
+)
+def test_a_url_that_is_written_wrongly_tells_nobody_its_password(url: str | Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        open_store(url)
+
+    assert refused.value.advice
+    assert "hunter2" not in "".join(traceback.format_exception(refused.value, limit=0))
+
+
+@pytest.mark.parametrize(
+    "secret", ["password", "sslpassword", "passfile", "scram_client_key", "scram_server_key", "oauth_client_secret"]
+)
+def test_no_secret_of_a_url_is_shown(secret: str) -> None:
+    assert Place(f"postgresql://localhost/chat?{secret}=hunter2").shown == "postgresql://localhost/chat"
 
 
 def test_a_url_that_cannot_be_read_is_a_wrong_setting() -> None:

@@ -94,12 +94,17 @@ def sqlite_path(where: str | Path) -> Path:
     scheme, found, rest = text.partition("://")
     if found:
         if scheme != "sqlite" or not rest.startswith("/"):
+            # No more of it is shown than what is no secret.
             raise ConfigError(
-                f"{text!r} names no store", hint="Write a path, sqlite:/// and a path, or postgresql://host/database."
+                f"{scheme + found!r} names no store",
+                hint="Write a path, sqlite:/// and a path, or postgresql://host/database.",
             )
         text = rest[1:]
     if text.startswith(_SHORTENED):
-        raise ConfigError(f"{text!r} was a URL before it became a path", hint="Pass a URL as text, not as a Path.")
+        raise ConfigError(
+            f"what begins with {text.partition('/')[0] + '/'!r} was a URL before it became a path",
+            hint="Pass a URL as text, not as a Path.",
+        )
     if not text or text == ":memory:" or "\0" in text:
         raise ConfigError(f"{text!r} cannot hold a durable store", hint="Write the path of a file.")
     return Path(text).expanduser().absolute()

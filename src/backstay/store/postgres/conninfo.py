@@ -22,7 +22,10 @@ _DEFAULTS = {
 # not be asked about.
 CONNECTIONS = 16
 FEWEST, MOST = 2, 1_000
-_SECRET = frozenset({"password", "passfile", "sslpassword"})
+_SECRET = frozenset(
+    {"oauth_client_secret", "passfile", "password", "scram_client_key", "scram_server_key", "sslpassword"}
+)
+_WRITE = "Write postgresql://user@host:5432/database; in a password, %40 for @, %2F for / and %25 for %."
 
 
 class Place:
@@ -30,12 +33,7 @@ class Place:
 
     def __init__(self, url: str) -> None:
         self.connections, url = _connections(url)
-        try:
-            given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
-        except psycopg.ProgrammingError as error:
-            raise ConfigError(
-                f"the PostgreSQL URL cannot be read: {error}", hint="Write postgresql://user@host:5432/database."
-            ) from error
+        given = _given(url)
         self.conninfo = make_conninfo(**{**_DEFAULTS, **given})
         self.shown = _shown({name: value for name, value in given.items() if name not in _SECRET})
 
@@ -58,6 +56,29 @@ def _connections(url: str) -> tuple[int, str]:
     # Only our own part is taken out: the driver reads what it is given in its own way.
     rest = "&".join(part for part in query.split("&") if not part.startswith("connections="))
     return int(sizes[-1]), f"{where}?{rest}" if rest else where
+
+
+def _given(url: str) -> dict[str, str]:
+    """What the URL says. What of it cannot be read is not repeated: it may be the password."""
+    try:
+        given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
+    except (psycopg.ProgrammingError, UnicodeEncodeError) as error:
+        said = str(error).partition('"')[0] if isinstance(error, psycopg.ProgrammingError) else "it is no unicode"
+        raise ConfigError(f"the PostgreSQL URL cannot be read: {said.rstrip(': ')}", hint=_WRITE) from None
+    if _misread(url, given):
+        raise ConfigError("the PostgreSQL URL cannot be read: where its host and port should be are none", hint=_WRITE)
+    return given
+
+
+def _misread(url: str, given: dict[str, str]) -> bool:
+    """Whether the rest of a password was taken for a host, a port or a database, all of which are shown."""
+    hosts, ports = given.get("host", "").split(","), given.get("port", "").split(",")
+    _, _, path = url.partition("://")[2].partition("?")[0].partition("/")
+    return (
+        "@" in path
+        or any("@" in host[1:] and not host.startswith("/") for host in hosts)
+        or not all(port.isdecimal() for port in ports if port)
+    )
 
 
 def _shown(given: dict[str, str]) -> str:
