@@ -4,11 +4,15 @@ import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from typing import LiteralString
 
+import psycopg
 import pytest
 
 from backstay import BackstayError, open_store
-from backstay.errors import ConfigError, StoreUnavailable
+from backstay.errors import ConfigError, StoreReadOnly, StoreUnavailable
+from backstay.model import message
+from backstay.store.upkeep import checkup
 from tests.postgres.speaker import ME
 from tests.servers.postgres import Home, Postgres, at
 
@@ -30,6 +34,81 @@ def test_a_server_that_does_not_sync_is_refused(postgres_home: Home) -> None:
         pytest.raises(BackstayError, match="fsync"),
     ):
         open_store(careless.url())
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1", "EUC_JP"])
+def test_a_database_that_cannot_hold_every_text_is_refused(postgres: Postgres, encoding: str) -> None:
+    name = f"in_{encoding.lower()}"
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C'".encode())
+        try:
+            with pytest.raises(ConfigError, match=encoding) as refused:
+                open_store(postgres.url(name))
+        finally:
+            postgres.drop(name)
+    assert "UTF8" in refused.value.advice
+
+
+def test_every_text_is_stored_whatever_encoding_others_use_there(
+    postgres: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {name} SET client_encoding = 'LATIN1'".encode())
+    monkeypatch.setenv("PGCLIENTENCODING", "SQL_ASCII")
+
+    with open_store(postgres.url(name)) as store:
+        session = store.create(owner=ME).id
+        store.record(session, [message.user("żółw 亀 🐢")], owner=ME)
+        assert store.messages(session, owner=ME).messages[0].text == "żółw 亀 🐢"
+
+
+def test_a_schema_that_is_not_there_must_be_made_first(postgres: Postgres, name: str) -> None:
+    url = postgres.url(name, options="-csearch_path=nowhere")
+    with pytest.raises(ConfigError, match="schema") as refused:
+        open_store(url)
+    assert "CREATE SCHEMA" in refused.value.advice
+
+    postgres.query("CREATE SCHEMA nowhere", database=name)
+    with open_store(url) as store:
+        assert store.create(owner=ME).state == "open"
+
+
+# What a role is given, one after the other, until it may do everything.
+RIGHTS: list[LiteralString] = [
+    "GRANT SELECT ON ALL TABLES IN SCHEMA public TO guest",
+    "GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO guest",
+    "GRANT SELECT ON ALL SEQUENCES IN SCHEMA public TO guest",
+    "GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO guest",
+]
+
+
+def test_a_role_that_may_not_do_everything_is_told_what_it_lacks(postgres: Postgres, name: str) -> None:
+    postgres.query("CREATE ROLE guest LOGIN")
+    postgres.query("REVOKE CREATE ON SCHEMA public FROM PUBLIC", database=name)
+    url = postgres.url(name).replace("backstay@", "guest@")
+    try:
+        with pytest.raises(StoreReadOnly, match="schema") as refused:
+            open_store(url)
+        assert "CREATE" in refused.value.advice
+
+        open_store(postgres.url(name)).close()
+        seen = []
+        for right in RIGHTS:
+            postgres.query(right, database=name)
+            seen.append(
+                [finding.level for finding in checkup(url, quick=True, tell=_nobody) if finding.about == "permissions"]
+            )
+        assert seen == [["wrong"], ["wrong"], ["wrong"], ["fine"]]
+        with open_store(url) as store:
+            store.record(store.create(owner=ME).id, [message.user("at last")], owner=ME)
+            assert store.search("last", owner=ME).hits
+    finally:
+        postgres.query("DROP OWNED BY guest", database=name)
+        postgres.query("DROP ROLE guest")
+
+
+def _nobody(step: str, done: int, total: int) -> None:
+    """Nobody wants to know how far it is."""
 
 
 def test_a_server_that_cannot_be_reached_is_looked_for_where_it_should_be(postgres: Postgres, name: str) -> None:

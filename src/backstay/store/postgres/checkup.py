@@ -26,7 +26,12 @@ SELECT c.relname FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid 
 JOIN pg_catalog.pg_class t ON t.oid = i.indrelid JOIN pg_catalog.pg_namespace n ON n.oid = t.relnamespace
 WHERE NOT i.indisvalid AND n.nspname = ANY (current_schemas(false)) AND t.relname = ANY (%s)
 """
-_MAY_WRITE = "SELECT bool_and(has_table_privilege(name, 'SELECT, INSERT, UPDATE, DELETE')) FROM unnest(%s::text[]) name"
+# Asked about several rights at once, the server says whether there is one of them.
+_MAY_WRITE = """
+SELECT bool_and(has_table_privilege(name, may)) AND bool_and(has_sequence_privilege('keys', may_count))
+FROM unnest(%s::text[]) name, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) may,
+    unnest(ARRAY['SELECT', 'USAGE']) may_count
+"""
 
 
 def checkup(url: str, *, quick: bool, tell: Tell) -> Iterator[Finding]:
@@ -70,7 +75,7 @@ def _privileges(wire: Wire) -> Finding:
             about="permissions",
             level="wrong",
             said="this role may not read and write every table",
-            advice="Grant SELECT, INSERT, UPDATE and DELETE on them.",
+            advice="Grant SELECT, INSERT, UPDATE and DELETE on them, SELECT and USAGE on the sequence.",
         )
     return Finding(about="permissions", level="fine", said="every table may be read and written")
 

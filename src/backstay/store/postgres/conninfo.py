@@ -18,6 +18,8 @@ _DEFAULTS = {
     "target_session_attrs": "read-write",
     "tcp_user_timeout": "10000",
 }
+# Whatever the environment, the database or the URL says of it: every text must be stored, and read as it was written.
+_ALWAYS = {"client_encoding": "UTF8"}
 # How many connections a store opens at most, unless its URL says otherwise; with fewer than two, one that is lost could
 # not be asked about.
 CONNECTIONS = 16
@@ -34,7 +36,7 @@ class Place:
     def __init__(self, url: str) -> None:
         self.connections, url = _connections(url)
         given = _given(url)
-        self.conninfo = make_conninfo(**{**_DEFAULTS, **given})
+        self.conninfo = make_conninfo(**{**_DEFAULTS, **given, **_ALWAYS})
         self.shown = _shown({name: value for name, value in given.items() if name not in _SECRET})
 
     def __str__(self) -> str:

@@ -5,6 +5,7 @@ from psycopg import errors
 
 from backstay.errors import (
     BackstayError,
+    ConfigError,
     CorruptRecord,
     InvalidPayload,
     SchemaMismatch,
@@ -37,6 +38,12 @@ _ELSEWHERE = (
 _UNREACHED = "Check that PostgreSQL runs there and takes connections: host, port, firewall, user, password, database."
 _FAILED = "Nothing was changed. Try again; if it persists, look into the server's log."
 
+_GRANT = (
+    "Let this role own the database, or grant it USAGE and CREATE on the schema, SELECT, INSERT, UPDATE and DELETE on "
+    "its tables, SELECT and USAGE on its sequence."
+)
+_SCHEMA = "Make the schema that search_path names, with CREATE SCHEMA, or name one that is there."
+
 
 def overtaken(error: psycopg.Error) -> bool:
     """Whether the transaction failed only because another one was first, so that it is run again as a whole."""
@@ -57,7 +64,9 @@ def translated(error: psycopg.Error, place: str) -> BackstayError:
         case errors.ReadOnlySqlTransaction():
             return StoreUnavailable(f"{place} takes no writes now: {said}", hint="It may be a standby; try again.")
         case errors.InsufficientPrivilege():
-            return StoreReadOnly(f"{place} refuses: {said}", hint="Give this role the right to write the tables.")
+            return StoreReadOnly(f"{place} refuses: {said}", hint=_GRANT)
+        case errors.InvalidSchemaName():
+            return ConfigError(f"{place} has no schema to work in: {said}", hint=_SCHEMA)
         case errors.LockNotAvailable() | errors.QueryCanceled():
             return StoreUnavailable(
                 f"{place} did not answer in time: {said}", hint="Somebody holds the session; retry."

@@ -18,7 +18,7 @@ OLDEST_SERVER = 140_000
 
 _LOOK = """
 SELECT CAST(current_setting('server_version_num') AS int), current_setting('fsync'), pg_backend_pid(),
-    current_setting('synchronous_commit')
+    current_setting('synchronous_commit'), current_setting('server_encoding')
 """
 
 
@@ -82,8 +82,8 @@ class Wire(psycopg.Connection[TupleRow]):
         row = self.execute(_LOOK).fetchone()
         if row is None:
             raise psycopg.OperationalError("the server does not answer")
-        self.version, fsync, process, commits = row
-        self._refuse_unfit(fsync)
+        self.version, fsync, process, commits, encoding = row
+        self._refuse_unfit(fsync, encoding)
         self._agree(settings, commits, pooled=process != self.info.backend_pid)
 
     def _agree(self, settings: Mapping[str, str], commits: str, *, pooled: bool) -> None:
@@ -103,7 +103,7 @@ class Wire(psycopg.Connection[TupleRow]):
         self.opening = f"BEGIN ISOLATION LEVEL READ COMMITTED; {timeouts}{at_least}"
         self.light_opening = f"BEGIN ISOLATION LEVEL READ COMMITTED; {timeouts}SET LOCAL synchronous_commit = off; "
 
-    def _refuse_unfit(self, fsync: str) -> None:
+    def _refuse_unfit(self, fsync: str, encoding: str) -> None:
         if fsync != "on":
             self.close()
             raise ConfigError(
@@ -113,6 +113,12 @@ class Wire(psycopg.Connection[TupleRow]):
         if self.version < OLDEST_SERVER:
             self.close()
             raise ConfigError(f"PostgreSQL {self.version // 10_000} is too old", hint="Backstay needs 14 or newer.")
+        if encoding != "UTF8":
+            self.close()
+            raise ConfigError(
+                f"the encoding of the PostgreSQL database is {encoding}, which cannot hold every text",
+                hint="Make another with CREATE DATABASE … TEMPLATE template0 ENCODING 'UTF8'.",
+            )
 
     @property
     def in_transaction(self) -> bool:
