@@ -11,7 +11,7 @@ from backstay.model.about import About, Load
 from backstay.model.address import Address
 from backstay.model.blob import Blob, check_hash
 from backstay.model.chapter import Chapter, ChapterQuery, Glance
-from backstay.model.codec import check_name
+from backstay.model.codec import check_name, check_text
 from backstay.model.content import Body, Content, Text, Thought, parts_of
 from backstay.model.event import START, UNSEEN, Cursor, EventPage, FeedPage
 from backstay.model.export import Export, Imported
@@ -523,7 +523,7 @@ class SqlStore(Store):
         limit: int = 50,
     ) -> SessionPage:
         _limit(limit)
-        _kind("filter", filter, SessionFilter)
+        self._check_filter(filter)
         if after is not None:
             _kind("after", after, SessionCursor)
         verb = partial(reading.sessions, owner=owner, filter=filter, after=after, limit=limit)
@@ -532,6 +532,12 @@ class SqlStore(Store):
             doors, more = self._engine.peek(verb)
         now = self._engine.now()
         return SessionPage(sessions=tuple(door.value(now) for door in doors), next=more)
+
+    def _check_filter(self, filter: SessionFilter) -> None:
+        _kind("filter", filter, SessionFilter)
+        for name in ("tag", "family", "place", "agent"):
+            if (wanted := getattr(filter, name)) is not None:
+                check_text(f"the {name} to filter by", wanted, self._limits.message_bytes)
 
     def at(self, address: Address, *, owner: str) -> Session:
         here = self._here(address)
@@ -644,7 +650,7 @@ class SqlStore(Store):
         limit: int = 20,
     ) -> SearchPage:
         _kind("the search text", text, str)
-        _kind("filter", filter, SessionFilter)
+        self._check_filter(filter)
         query = parse_query(text)
         only = None if session is None else check_session_id(session)
         _limit(limit)

@@ -15,7 +15,7 @@ from backstay.model.content import Attachment, Custom, Text, Thought, ToolCall, 
 from backstay.model.ids import MessageId, SessionId, TurnId
 from backstay.model.limits import Limits
 from backstay.model.message import NewMessage
-from backstay.model.session import Ttl
+from backstay.model.session import SessionFilter, Ttl
 from backstay.model.turn import Completed, Failed, OpenTurn
 from backstay.store import Store
 from backstay.testing.contract.base import OpenAnother
@@ -430,6 +430,16 @@ class InputContract(HouseContract):
     @pytest.mark.parametrize("owner", ["", " ", None, 5, b"me", ["me"], object(), "\ud800", "me\0", "o" * 100_000])
     def test_nobody_is_an_owner_that_is_no_name(self, store: Store, house: House, owner: Bad) -> None:
         assert accepted(store, house.busy, owner, (NotFound, InvalidPayload, TooLarge)) == {}
+
+    @pytest.mark.parametrize("field", ["tag", "family", "place", "agent"])
+    def test_a_filter_asks_for_texts_that_can_be_stored(self, store: Store, field: str) -> None:
+        texts: list[Bad] = ["a\0b", "\ud800", 5, b"a", ["a"]]
+        for text in texts:
+            wanted = SessionFilter(**{field: text})
+            with pytest.raises(InvalidPayload):
+                store.list(owner=ME, filter=wanted)
+            with pytest.raises(InvalidPayload):
+                store.search("fox", owner=ME, filter=wanted)
 
     @pytest.mark.parametrize("names", ["home", None, 5])
     def test_one_name_is_no_list_of_names(self, store: Store, place: Place, names: Bad) -> None:
