@@ -177,6 +177,19 @@ def test_a_cookie_changes_nothing_unless_our_page_sent_it(house: House, client: 
         assert form.status_code == 415
 
 
+def test_what_other_servers_of_this_machine_leave_in_a_browser_signs_nobody_out(
+    house: House, client: httpx2.Client
+) -> None:
+    """Browsers send the cookies of a host to all of its ports."""
+    with signed_in(house, client) as browser:
+        ours = f"backstay={browser.cookies['backstay']}"
+    with house.client_with(None) as again:
+        for other in ('prefs={"a": 1}', "told", "user@home=1", "list[0]=1", 'open="quote', "é=1", "="):
+            for told in (f"{other}; {ours}", f"{ours}; {other}"):
+                answer = again.get("/api/me", headers={b"cookie": told.encode()})
+                assert answer.json()["browser"] is True, told
+
+
 def test_a_cookies_secret_is_no_api_token_and_the_other_way_round(house: House, client: httpx2.Client) -> None:
     with signed_in(house, client) as browser:
         secret = browser.cookies["backstay"]

@@ -76,6 +76,8 @@ def check(answer: httpx2.Response) -> None:
         {"metadata": 7, "store": "x"},
         {"items": "trn_nothing"},
         {"reasoning": "x", "text": []},
+        {"item": {}, "parts": -1},
+        {"item": {"type": "message"}, "parts": -3},
         7,
     ],
 )

@@ -6,9 +6,9 @@ another site can make a browser speak for its user, whatever it resolves its own
 
 import asyncio
 from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from backstay.config import Settings
@@ -153,11 +153,8 @@ def allowed_hosts(settings: Settings) -> frozenset[str]:
 
 
 def cookies(headers: Headers) -> dict[str, str]:
-    """The cookies of a request; none if they cannot be read."""
-    try:
-        return {name: morsel.value for name, morsel in SimpleCookie(headers.get("cookie", "")).items()}
-    except CookieError:
-        return {}
+    """The cookies of a request, read as forgivingly as browsers write them: not all of them are ours."""
+    return cookie_parser(headers.get("cookie", ""))
 
 
 def _without_port(host: str) -> str:

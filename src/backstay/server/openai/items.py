@@ -5,9 +5,10 @@ result of a tool that the server ran belongs to its call; the result of a tool t
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from backstay.model.content import Attachment, Custom, Json, Part, Text, Thought, ToolCall, ToolResult
 from backstay.model.message import Message
@@ -42,7 +43,7 @@ class Kept(msgspec.Struct, frozen=True):
     """An item as it came, and how many of the parts that follow stand for it."""
 
     item: dict[str, Any]  # Any: whatever JSON a client sent
-    parts: int
+    parts: Annotated[int, Meta(ge=0)]
 
 
 class Result(NamedTuple):
