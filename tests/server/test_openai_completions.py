@@ -157,6 +157,16 @@ def test_what_the_system_says_is_for_this_turn_where_the_session_has_its_own_his
     assert fault(refused.value)["param"] == "instructions"
 
 
+def test_a_failure_is_not_asked_for_again_by_the_client_itself(house: House, ai: Ai) -> None:
+    conversation = ai.conversations.create().id
+    with pytest.raises(openai.InternalServerError):
+        ai.with_options(max_retries=2).chat.completions.create(
+            model="scripted", messages=[user("fail no luck")], extra_headers={"X-Session-Id": conversation}
+        )
+
+    assert texts(house, conversation.replace("conv_", "ses_")).count("fail no luck") == 1
+
+
 def test_a_failure_is_raised_whole_or_in_the_middle_of_a_stream(ai: Ai) -> None:
     with pytest.raises(openai.InternalServerError) as refused:
         ai.chat.completions.create(model="scripted", messages=[user("fail no luck")])

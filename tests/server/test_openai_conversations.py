@@ -66,6 +66,30 @@ def test_a_repeated_key_makes_one_conversation(ai: Ai) -> None:
     assert len(said(ai, made[0])) == 1
 
 
+def test_a_key_that_comes_again_late_changes_nothing_of_what_it_made(ai: Ai) -> None:
+    once: dict[str, Any] = {"metadata": {"topic": "tea"}, "extra_headers": {"Idempotency-Key": "k"}}
+    made = ai.conversations.create(**once)
+    ai.conversations.update(made.id, metadata={"topic": "coffee"})
+
+    again = ai.conversations.create(**once)
+
+    assert (again.id, again.metadata) == (made.id, {"topic": "coffee"})
+    assert ai.conversations.retrieve(made.id).metadata == {"topic": "coffee"}
+
+
+def test_more_than_one_thing_can_be_asked_to_be_included(ai: Ai) -> None:
+    include: Any = ["message.output_text.logprobs", "file_search_call.results"]
+    conversation = ai.conversations.create().id
+    added = ai.conversations.items.create(conversation, items=[user("hello")], include=include).data[0]
+    listed = ai.conversations.items.list(conversation, include=include).data[0]
+    read = ai.conversations.items.retrieve(added.id, conversation_id=conversation, include=include)
+    assert added.id == listed.id == read.id
+
+    response = ai.responses.create(model="default", input="hello", include=include).id
+    assert ai.responses.retrieve(response, include=include).id == response
+    assert ai.responses.input_items.list(response, include=include).data
+
+
 @pytest.mark.parametrize("order", ["asc", "desc"])
 @pytest.mark.parametrize("limit", [1, 3, 7, 100])
 def test_items_are_paged_without_gap_or_repetition(ai: Ai, order: Any, limit: int) -> None:

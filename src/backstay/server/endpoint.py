@@ -139,7 +139,9 @@ def problem_response(
 
 def _query(operation: AnyOperation, request: Request) -> object:
     asked = request.query_params
-    if len(asked.multi_items()) != len(asked):
+    # A name that ends in brackets is how OpenAI's clients write a list: one parameter for each of its members.
+    names = [name for name, _ in asked.multi_items() if not name.endswith("[]")]
+    if len(names) != len(set(names)):
         raise invalid("a parameter is given twice", hint="Write lists with commas.")
     try:
         return msgspec.convert(dict(asked), operation.query, strict=False)

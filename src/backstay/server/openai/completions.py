@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from backstay.errors import AgentFailed
 from backstay.model.ids import SessionId, check_session_id
 from backstay.model.message import NewMessage
 from backstay.server.call import Answer, Call, Nothing
@@ -26,6 +25,7 @@ from backstay.server.openai.responses import StreamOptions
 from backstay.server.openai.stories import story_of
 from backstay.server.openai.telling import SESSION_HEADER, TurnStream, encode, until_over
 from backstay.server.operation import AnyOperation, Operation
+from backstay.server.problems import Refused
 
 # Any: a message, a tool and a format are whatever JSON their types say.
 Object = dict[str, Any]
@@ -108,8 +108,14 @@ async def create(call: Call[NewCompletion, Nothing]) -> Answer:
     await until_over(call, turn)
     answer = answer_of(await story_of(owned, seen), await turn.read())
     if answer.failure is not None:
-        raise AgentFailed(answer.failure, hint="The session keeps what was said; ask again.")
+        raise _failed(answer.failure)
     return Answer(value=completion_of(seen, answer), headers={SESSION_HEADER: seen.session})
+
+
+def _failed(why: str) -> Refused:
+    """No answer, and a request to leave it at that: clients ask again by themselves, which would say it again."""
+    hint = "The session keeps what was said; ask again."
+    return Refused(502, "agent_failed", why, hint=hint, headers={"x-should-retry": "false"})
 
 
 # --- what was asked for -----------------------------------------------------------------------------------------------

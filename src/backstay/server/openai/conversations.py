@@ -80,12 +80,7 @@ async def create(call: Call[NewConversation, Nothing]) -> Answer:
     metadata = check_metadata(call.body.metadata)
     said = messages_from(call.body.items or [], param="items")
     key, owned = call.request_id, call.owned
-    if key is None:
-        session = await owned.write(Store.create, metadata=metadata)
-    else:
-        address = Address.chat(PLATFORM, "conversation", chat=key)
-        resolved = await owned.write(Store.resolve, address)
-        session = await owned.write(Store.file, resolved.session.id, Filing(metadata=metadata))
+    session = await (owned.write(Store.create, metadata=metadata) if key is None else _once(owned, key, metadata))
     try:
         if said:
             await _add(owned, session.id, said, key)
@@ -94,6 +89,14 @@ async def create(call: Call[NewConversation, Nothing]) -> Answer:
             await owned.write(Store.delete, session.id)
         raise
     return Answer(value=_shown(session))
+
+
+async def _once(owned: Owned, key: str, metadata: Metadata) -> Session:
+    """The session of this key, as it is by now; one whose making was cut off is completed."""
+    session = (await owned.write(Store.resolve, Address.chat(PLATFORM, "conversation", chat=key))).session
+    if session.metadata or session.length:
+        return session
+    return await owned.write(Store.file, session.id, Filing(metadata=metadata))
 
 
 async def read(call: Call[Nothing, Nothing]) -> Answer:
