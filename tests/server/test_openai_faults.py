@@ -1,9 +1,12 @@
 """Faults: whatever is refused, the official client raises the exception it has for it."""
 
+import asyncio
 import json
 import socket
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ from backstay.server.keys import new_secret
 from backstay.server.openai.routes import OPERATIONS
 from tests.server.agents import AGENTS
 from tests.server.house import PATIENCE, House, a_house
-from tests.server.official import Ai, client_of, fault
+from tests.server.official import Ai, async_client_of, client_of, fault
 from tests.server.talking import until_said
 
 
@@ -59,6 +62,46 @@ def test_who_has_too_many_streams_open_is_told_to_wait_and_nothing_is_started(pa
             assert len(client.get("/api/sessions").json()["sessions"]) == 1
         ai.responses.cancel(first.response.id)
         stream.close()
+
+
+def test_no_more_streams_open_at_once_than_one_after_another(path: Path) -> None:
+    async def statuses(house: House) -> list[int]:
+        async with async_client_of(house) as ai, AsyncExitStack() as open_until_all_were_tried:
+
+            async def ask() -> int:
+                try:
+                    create: Any = ai.responses.create  # Any: the client knows other models
+                    await open_until_all_were_tried.enter_async_context(
+                        await create(model="patient", input="wait", stream=True)
+                    )
+                except openai.APIStatusError as refused:
+                    return refused.status_code
+                return 200
+
+            return await asyncio.gather(*(ask() for _ in range(12)))
+
+    with a_house(path, AGENTS, streams_per_token=2) as house:
+        assert sorted(asyncio.run(statuses(house))) == [200] * 2 + [429] * 10
+
+
+def test_a_server_that_stops_says_so_to_those_who_wait_for_a_whole_answer(path: Path) -> None:
+    """In words that no client takes for a reason to ask again by itself: what was asked was accepted."""
+    with (
+        a_house(path, AGENTS, grace_seconds=0.1) as house,
+        client_of(house) as ai,
+        ThreadPoolExecutor() as elsewhere,
+        house.client() as client,
+    ):
+        patient: Ai = ai.with_options(max_retries=2)
+        conversation = ai.conversations.create().id
+        waiting = elsewhere.submit(patient.responses.create, model="patient", input="wait", conversation=conversation)
+        until_said(client, conversation.replace("conv_", "ses_"), "listening ")
+
+        house.stop()
+
+        refused = waiting.exception()
+        assert isinstance(refused, openai.InternalServerError)
+        assert (refused.status_code, fault(refused)["code"]) == (503, "closing")
 
 
 def test_who_leaves_before_the_answer_frees_the_place_and_the_turn_goes_on(path: Path) -> None:

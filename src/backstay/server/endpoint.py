@@ -19,6 +19,7 @@ from backstay.server.problems import (
     UNFORESEEN,
     Problem,
     Refused,
+    cut_off,
     invalid,
     malformed,
     problem_of,
@@ -47,6 +48,10 @@ class Endpoint:
             return
         except BackstayError as error:
             response = refusal(error, scope["path"])
+        except asyncio.CancelledError:
+            if not self._service.streams.closing:
+                raise
+            response = refusal(cut_off(), scope["path"])
         except Exception:  # noqa: BLE001  # whatever it is, a client is told in the same words; the log says more
             log.exception("request failed", extra={"route": request.scope.get("operation")})
             response = problem_response(UNFORESEEN, scope["path"])

@@ -112,6 +112,17 @@ def too_many(why: str, seconds: float) -> Refused:
     return Refused(429, "too_many", why, hint=f"Wait {wait} s.", headers={"retry-after": str(wait)})
 
 
+def cut_off() -> Refused:
+    """The server stops, and has waited for this long enough. A client that asks again by itself might do it twice."""
+    return Refused(
+        503,
+        "closing",
+        "the server stopped before it could answer",
+        hint="What was asked may have been done, or go on: look before you ask again.",
+        headers={"retry-after": "1", "x-should-retry": "false"},
+    )
+
+
 def too_large(size: int) -> Refused:
     """More than is read at once."""
     return Refused(

@@ -36,6 +36,13 @@ class Streams:
             self._metrics.streams.add(-1)
 
     @contextmanager
+    def admitted(self, caller: Caller) -> Iterator[None]:
+        """Inside the block, hold a place for a stream that is about to open; refused when there are too many."""
+        self.admit(caller)
+        with self.one_more(caller):
+            yield
+
+    @contextmanager
     def waking(self, news: asyncio.Event) -> Iterator[None]:
         """Inside the block, set this event when the server closes."""
         self._waiting.add(news)

@@ -99,9 +99,9 @@ async def create(call: Call[NewCompletion, Nothing]) -> Answer:
     session = _session(call)
     instructions, said = _said(asked, lasting=session is not None)
     wanted = Wanted(agent, words_of(said), _request(call, agent, instructions), call.request_id)
-    call.service.streams.admit(call.caller)
-    turn = await accept(owned, wanted, conversation=session)
-    seen = await turn.read()
+    with call.service.streams.admitted(call.caller):
+        turn = await accept(owned, wanted, conversation=session)
+        seen = await turn.read()
     if asked.stream:
         usage = asked.stream_options is not None and asked.stream_options.include_usage is True
         return Answer(app=TurnStream(call.service, call.caller, seen, ChatTeller(seen, usage=usage)))

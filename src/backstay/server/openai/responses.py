@@ -1,6 +1,6 @@
 """Responses: turns under the names of this wire. Created, followed, resumed, cancelled, deleted."""
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -121,12 +121,12 @@ async def create(call: Call[NewResponse, Nothing]) -> Answer:
     wanted = Wanted(agent, words_of(_said(asked)), _request(call, agent), call.request_id)
     conversation, previous = _conversation(asked), await _previous(owned, asked)
     fleeting = asked.store is False and conversation is None
-    if asked.stream or not asked.background:
-        call.service.streams.admit(call.caller)
-    turn = await accept(owned, wanted, conversation=conversation, previous=previous, fleeting=fleeting)
+    at_once = asked.background is True and not asked.stream
+    with nullcontext() if at_once else call.service.streams.admitted(call.caller):
+        turn = await accept(owned, wanted, conversation=conversation, previous=previous, fleeting=fleeting)
+        seen = await turn.read()
     forget = partial(_delete_soon, owned, turn) if fleeting else None
     if asked.stream:
-        seen = await turn.read()
         return Answer(app=TurnStream(call.service, call.caller, seen, ResponseTeller(seen), afterwards=forget))
     try:
         return await _answered(call, turn)
