@@ -48,6 +48,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     body_bytes: int = 1 << 20
     import_bytes: int = 64 << 20
     header_bytes: int = 16 << 10
+    head_seconds: float = 30.0
     body_seconds: float = 30.0
     requests_per_second: float = 100.0
     request_burst: int = 200
@@ -82,13 +83,14 @@ MEANINGS = {
     "owner": "Whose sessions the first token opens.",
     "auth": "Whether a token is needed. Only a server for this machine may go without.",
     "token_file": "Where the first token is kept. Without one, beside the database.",
-    "allowed_hosts": "Names that clients may ask for, beside this machine's own.",
+    "allowed_hosts": "The only names that clients may ask for. Without any, those of this machine.",
     "allowed_origins": "Other sites whose pages may ask.",
     "https": "Whether clients come by HTTPS, through a proxy: cookies are then bound to it.",
     "sign_in_days": "How long a browser stays signed in.",
     "body_bytes": "The longest body of a request.",
     "import_bytes": "The longest session that can be imported.",
     "header_bytes": "The longest head of a request.",
+    "head_seconds": "How long a new connection, or one that begins to ask, may take for the head of its request.",
     "body_seconds": "How long a body is waited for.",
     "requests_per_second": "How often one token may ask, in the long run, of each worker.",
     "request_burst": "How many requests it may ask at once.",

@@ -4,7 +4,7 @@ import socket
 import stat
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from backstay.server.worker import listen
 from tests.databases import Place, everything_in
 from tests.server.agents import AGENTS
 from tests.server.house import PATIENCE, House, a_house
+from tests.server.reader import Reader
 from tests.server.talking import new_session
 
 # Everything that is served, static files and unknown paths included.
@@ -290,6 +291,39 @@ def test_headers_that_are_too_large_are_refused(house: House) -> None:
     with socket.create_connection(("127.0.0.1", house.port)) as plain:
         plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100_000)
         assert plain.recv(1_000).split()[1] in (b"400", b"431")
+
+
+@pytest.mark.parametrize(
+    ("asked", "then"),
+    [
+        (b"", b""),
+        (b"", b"GET /healthz HTTP/1.1\r\nHost: local"),
+        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET /heal"),
+        (b"POST /api/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n", b"x"),
+    ],
+    ids=["nothing", "half a head", "half of a second head", "half of a body that was refused"],
+)
+def test_who_does_not_say_in_time_what_they_want_is_let_go(tmp_path: Path, asked: bytes, then: bytes) -> None:
+    with (
+        a_house(tmp_path / "chat.db", AGENTS, head_seconds=0.2) as house,
+        socket.create_connection(("127.0.0.1", house.port), PATIENCE) as plain,
+        suppress(ConnectionError),  # on a slow machine it is gone before it has said so much
+    ):
+        if asked:
+            plain.sendall(asked)
+            plain.recv(10_000)
+        plain.sendall(then)
+        while plain.recv(10_000):
+            pass
+
+
+def test_who_listens_for_longer_than_it_may_take_to_ask_is_not_let_go(tmp_path: Path) -> None:
+    with (
+        a_house(tmp_path / "chat.db", AGENTS, head_seconds=2, heartbeat_seconds=0.02) as house,
+        Reader(house.port, house.token(), "feed=true") as reader,
+    ):
+        list(reader.frames(most_bytes=3_000))  # signs of life for more than two seconds
+        assert not reader.ended
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(path: Place) -> None:

@@ -15,6 +15,7 @@ from backstay.config import Settings
 from backstay.errors import BackstayError
 from backstay.server.app import Server
 from backstay.server.casting import cast
+from backstay.server.doorstep import Configuration, Doorstep
 from backstay.server.logs import log, set_up
 from backstay.server.stopping import Stopping
 
@@ -55,9 +56,9 @@ class WebServer(uvicorn.Server):
 
 def web_server(settings: Settings, application: Server, stopping: Stopping | None = None) -> WebServer:
     """A server for the application, with every limit set; if signals do not stop it, whoever embeds it must."""
-    config = uvicorn.Config(
+    config = Configuration(
         application,
-        http="h11",
+        http=Doorstep,
         ws="none",
         lifespan="on",
         log_config=None,
@@ -68,6 +69,7 @@ def web_server(settings: Settings, application: Server, stopping: Stopping | Non
         timeout_graceful_shutdown=max(1, round(settings.grace_seconds)),
         h11_max_incomplete_event_size=settings.header_bytes,
     )
+    config.head_seconds = settings.head_seconds
     return WebServer(config, application, stopping)
 
 
