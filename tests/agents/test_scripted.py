@@ -227,7 +227,7 @@ def test_help_names_every_command() -> None:
     answer = text_in(said("help"))
 
     for word in "think tool calc search ask pay slow long usage fail crash help".split():
-        assert f"\n{word}" in "\n" + answer
+        assert f"\n- `{word}" in "\n" + answer
         assert word in (ScriptedAgent.__doc__ or "")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from backstay.cli.chat.commands import Order, parse
 from backstay.model.ids import SessionId
 from backstay.model.turn import Cancelled, Completed
 from backstay.store import Store, open_store
@@ -178,6 +179,32 @@ def test_several_lines_can_be_written_and_pasted(shown: Terminal) -> None:
     shown.wait_for(r"You said 'three\nfour'.")
 
 
+def test_a_command_is_one_whatever_space_follows_it() -> None:
+    assert parse("/edit\nthese words\nand these") == Order("edit", "these words\nand these")
+    assert parse("/title\tTea") == Order("title", "Tea")
+
+
+def test_an_edit_replaces_what_was_offered_and_one_that_is_given_up_replaces_nothing(
+    shown: Terminal, place: Place
+) -> None:
+    shown.enter("tea")
+    shown.wait_for("You said 'tea'.")
+    shown.enter("/edit")
+    shown.wait_until(lambda seen: "Enter says this" in seen and seen.endswith("› tea"))
+    shown.enter(" and milk")
+    shown.wait_for("You said 'tea and milk'.")
+    shown.enter("/edit")
+    shown.wait_until(lambda seen: seen.count("Enter says this") == 2 and seen.endswith("› tea and milk"))
+    shown.control_c()
+    shown.wait_until(lambda seen: seen.endswith("›"))
+    shown.enter("sugar")
+    shown.wait_until(lambda seen: "You said 'sugar'." in seen and is_idle(seen))
+
+    with open_store(place) as store:
+        messages = store.messages(session_of(shown), owner="local").messages
+    assert [message.text for message in messages if message.role == "user"] == ["tea and milk", "sugar"]
+
+
 def test_what_was_typed_is_remembered_for_the_next_time_and_for_this_user_alone(folder: Path, place: Place) -> None:
     with chatting(folder, *with_database(place)) as shown:
         shown.enter("remember me")
@@ -299,8 +326,15 @@ def test_a_tool_that_asks_can_be_answered_from_a_pipe(folder: Path, place: Place
     told = piped(folder, "--db", str(place), "--agent", "scripted", said=b"ask Shall I?\n/approve\n/title Done\n")
 
     text = told.stdout.decode()
+    assert '[confirm asks to run with {"question":"Shall I?"}]' in text
     assert "✓ confirm" in text
     assert text.index("✓ confirm") < text.index("[title: Done]")
+
+
+def test_a_compaction_that_leaves_nothing_behind_says_so(folder: Path, place: Place) -> None:
+    told = piped(folder, *with_database(place), said=b"hello\n/compact\n")
+
+    assert "[there is nothing to summarise yet]" in told.stdout.decode().splitlines()
 
 
 def test_a_chat_that_is_left_while_its_pipe_is_open_ends_in_good_order(folder: Path, place: Place) -> None:

@@ -216,6 +216,16 @@ def test_nothing_that_is_said_becomes_a_control_sequence(pieces: list[str], colu
     assert not any((letter < " " and letter != "\n") or "\x7f" <= letter < "\xa0" for letter in plain)
 
 
+def test_a_person_sees_all_that_a_tool_asks_to_run_with_on_however_narrow_a_terminal() -> None:
+    harmless, hidden = "echo " + "x" * 400, "; rm -rf ~"
+    drawn, story = told(ToolCalled(ToolCall("c1", "shell", {"command": harmless + hidden}, approval=True), "k"))
+    columns = 40
+    seen = "".join(Paint(io.StringIO()).blocks(drawn, columns).split())
+
+    assert "".join((harmless + hidden).split()) in seen
+    assert "shell asks: /approve or /deny" in Paint(io.StringIO()).blocks(story.tail, columns)
+
+
 def test_a_tool_that_asks_takes_as_long_as_it_runs_and_not_as_long_as_the_person_thinks() -> None:
     asking = ToolCall("c1", "mail", approval=True)
     allowed, refused = (

@@ -79,7 +79,7 @@ def _use(match: re.Match[str]) -> Use | None:
 
 
 ENTRIES = (
-    Entry("think WORDS", "think them before answering", r"think\s+(.+)", lambda m: Think(m[1])),
+    Entry("think WORDS", "think these words before answering", r"think\s+(.+)", lambda m: Think(m[1])),
     Entry("tool NAME {JSON}", "call a tool, such as: tool clock", r"tool\s+(\S+)(?:\s+(\S.*))?", _use),
     Entry("calc 2+3*4", "work out arithmetic", r"calc\s+(.+)", lambda m: Use("calculator", {"expression": m[1]})),
     Entry("search WORDS", "search your own sessions", r"search\s+(.+)", lambda m: Use("search", {"query": m[1]})),
@@ -90,16 +90,22 @@ ENTRIES = (
         lambda m: Use("confirm", {"question": m[1] or "May I?"}),
     ),
     Entry("pay N", "call a tool that must not run twice", r"pay\s+(\d{1,9})", lambda m: Pay(int(m[1]))),
-    Entry("pay N crash", "die inside it, where allowed", r"pay\s+(\d{1,9})\s+crash", lambda m: Pay(int(m[1]), True)),
+    Entry(
+        "pay N crash",
+        "the same, and die inside that tool, where it is allowed",
+        r"pay\s+(\d{1,9})\s+crash",
+        lambda m: Pay(int(m[1]), True),
+    ),
     Entry("slow N", "answer in N pieces with pauses", r"slow\s+(\d{1,4})", lambda m: Slow(int(m[1]))),
     Entry("long N", "answer with N KB", r"long\s+(\d{1,5})", lambda m: Long(int(m[1]))),
     Entry("usage", "tell what this turn has used", r"usage", lambda _: Count()),
-    Entry("fail REASON", "fail", r"fail(?:\s+(.+))?", lambda m: Fail(m[1] or "you asked for it")),
-    Entry("crash", "kill this process, where allowed", r"crash", lambda _: Crash()),
+    Entry("fail REASON", "fail for this reason", r"fail(?:\s+(.+))?", lambda m: Fail(m[1] or "you asked for it")),
+    Entry("crash", "kill this process, where it is allowed", r"crash", lambda _: Crash()),
     Entry("help", "show this list", r"help|\?", lambda _: Help()),
 )
 
-HELP = "\n".join(f"{entry.spelling:<17} {entry.meaning}" for entry in ENTRIES)
+# Markdown: clients would run plain lines together.
+HELP = "\n".join(f"- `{entry.spelling}`: {entry.meaning}" for entry in ENTRIES) + "\n"
 
 
 def parse(text: str) -> tuple[Command, ...]:

@@ -57,15 +57,16 @@ def parse(line: str) -> Order | str:
         return text[1:]
     if not text.startswith("/"):
         return line
-    name, _, words = text[1:].partition(" ")
-    command = _BY_NAME.get(name.strip().lower())
+    name, *rest = text[1:].split(maxsplit=1) or [""]
+    words = "".join(rest)
+    command = _BY_NAME.get(name.lower())
     if command is None:
         raise InvalidPayload(f"there is no command /{name[:40]}", hint="/help lists them; // says a slash.")
-    if command.needs and not words.strip():
+    if command.needs and not words:
         raise InvalidPayload(f"/{command.name} needs something after it", hint=f"Write {command.usage}")
-    if words.strip() and not (command.needs or command.takes):
+    if words and not (command.needs or command.takes):
         raise InvalidPayload(f"/{command.name} takes nothing after it", hint=f"To say it instead, write /{text}")
-    return Order(command.name, words.strip())
+    return Order(command.name, words)
 
 
 def help_lines() -> list[str]:

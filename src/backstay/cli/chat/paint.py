@@ -13,8 +13,8 @@ from backstay.cli.chat.story import Block, Note, Person, Row, Thinking, Tone, Wo
 from backstay.cli.chat.wordstream import parse
 
 PROMPT = "› "
-_STYLES: dict[Tone, str] = {"quiet": "dim", "good": "green", "bad": "red"}
-_MARKS: dict[Tone, str] = {"quiet": "⚙", "good": "✓", "bad": "✗"}
+_STYLES: dict[Tone, str] = {"quiet": "dim", "good": "green", "bad": "red", "asks": "yellow"}
+_MARKS: dict[Tone, str] = {"quiet": "⚙", "good": "✓", "bad": "✗", "asks": "?"}
 
 
 class Paint:

@@ -42,6 +42,7 @@ class PromptStage:
         self._tail, self._busy = tail, busy
         self._paint = Paint()
         self._heard: asyncio.Queue[Heard] = asyncio.Queue()
+        self._offered = False
         self._painted: str | None = None
         self._painted_for = (0, 0)
         kept: History = InMemoryHistory() if history is None else FileHistory(history)
@@ -88,6 +89,7 @@ class PromptStage:
     def put(self, text: str) -> bool:
         self._prompt.default_buffer.text = text
         self._prompt.default_buffer.cursor_position = len(text)
+        self._offered = True
         return True
 
     async def _type(self) -> None:
@@ -119,6 +121,11 @@ class PromptStage:
             self._painted = "".join(lines[-max(3, rows - _ROOM) :])
         return ANSI(f"{self._painted}{PROMPT}")
 
+    def _clear(self) -> None:
+        """An empty line again; what had been offered is no longer on offer."""
+        self._prompt.default_buffer.reset()
+        self._offered = False
+
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
 
@@ -127,8 +134,8 @@ class PromptStage:
             buffer = event.current_buffer
             if buffer.text.strip():
                 buffer.append_to_history()
-                self._heard.put_nowait(Line(buffer.text))
-            buffer.reset()
+                self._heard.put_nowait(Line(buffer.text, self._offered))
+            self._clear()
 
         @keys.add("escape", "enter")
         @keys.add("c-j")
@@ -139,7 +146,7 @@ class PromptStage:
         @keys.add("<sigint>")
         def _(event: KeyPressEvent) -> None:
             if event.current_buffer.text and not self._busy():
-                event.current_buffer.reset()
+                self._clear()
             else:
                 self._heard.put_nowait("interrupt")
 

@@ -18,9 +18,10 @@ from backstay.cli.chat.story import Block
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A person said this."""
+    """A person said this; `offered` if they began with what was put before them, and not with an empty line."""
 
     text: str
+    offered: bool = False
 
 
 # A person pressed Ctrl-C, will say nothing more, or is leaving.
@@ -53,7 +54,7 @@ class Stage(Protocol):
         ...
 
     def put(self, text: str) -> bool:
-        """Put words where a person can change them; False where nobody can."""
+        """Offer words where a person can change them; False where nobody can."""
         ...
 
 

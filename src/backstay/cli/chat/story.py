@@ -10,6 +10,7 @@ import msgspec
 
 from backstay.cli import plain
 from backstay.cli.chat.wordstream import WordStream
+from backstay.cli.conversation import in_words
 from backstay.model.content import Attachment, Custom, Json, Part, Text, Thought, ToolCall, ToolResult
 from backstay.model.event import (
     ApprovalDecided,
@@ -35,9 +36,11 @@ from backstay.model.ids import TurnId
 from backstay.model.message import Message
 from backstay.model.turn import COMPACTOR, Cancelled, Completed, Failed, Interrupted, Outcome
 
-Tone = Literal["quiet", "good", "bad"]
+Tone = Literal["quiet", "good", "bad", "asks"]
 
 _LONG = 200
+# What a tool would do is shown whole before a person is asked for it, unless nobody could read that much.
+_MOST_ASKED = 8_000
 _WINDOWS = {
     "undo": "↶ the last turn was taken back",
     "redo": "↷ what was taken back is there again",
@@ -100,6 +103,15 @@ class _Call(msgspec.Struct):
             name=plain.one_line(self.call.name), arguments=_short(self.call.arguments), result=result, tone=tone, ms=ms
         )
 
+    def request(self) -> Note:
+        """What a person is asked to allow: all of it, however narrow the terminal."""
+        asked = plain.lines(in_words(self.call.arguments))
+        more = f"… ({len(asked) - _MOST_ASKED:,} more characters)" if len(asked) > _MOST_ASKED else ""
+        return Note(f"{plain.one_line(self.call.name)} asks to run with {asked[:_MOST_ASKED]}{more}", "asks")
+
+    def question(self) -> Note:
+        return Note(f"{plain.one_line(self.call.name)} asks: /approve or /deny", "asks")
+
     @property
     def asks(self) -> bool:
         return self.call.approval and not self.decided
@@ -128,7 +140,7 @@ class Story:
         """What is under way, as it stands."""
         blocks: list[Block] = [Thinking(self._thoughts.tail)] if self._thoughts.tail.strip() else []
         blocks += [Words(self._words.tail)] if self._words.tail.strip() else []
-        blocks += [call.row("asks: /approve or /deny" if call.asks else "…") for call in self._calls.values()]
+        blocks += [call.question() if call.asks else call.row("…") for call in self._calls.values()]
         if self._compacting:
             blocks.append(Note("summarising…"))
         return blocks + [Person(text, "waits") for text in self.waiting.values()]
@@ -149,8 +161,9 @@ class Story:
                 return [*self._hush(self._words), *map(Thinking, self._thoughts.feed(plain.lines(text)))]
             case ToolCalled(call=call):
                 blocks = self._flush()
-                self._calls[call.id] = _Call(call, event.turn, None if call.approval else event.at)
-                return blocks
+                begun = _Call(call, event.turn, None if call.approval else event.at)
+                self._calls[call.id] = begun
+                return [*blocks, begun.request()] if call.approval else blocks
             case ToolReturned(result=result):
                 return [*self._flush(), *self._returned(result, event.at)]
             case ApprovalDecided(call=call, approved=approved):
@@ -305,6 +318,5 @@ def _said(parts: Iterable[Part]) -> str:
 
 def _short(value: Json) -> str:
     """Arguments or a result on one line."""
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    line = plain.one_line(text[: _LONG * 2])
+    line = plain.one_line(in_words(value)[: _LONG * 2])
     return line if len(line) <= _LONG else line[:_LONG] + "…"

@@ -16,7 +16,7 @@ from backstay.cli import plain
 from backstay.cli.chat.commands import Order, help_lines, parse
 from backstay.cli.chat.exchange import Away, Back, Busy, Exchange, Told
 from backstay.cli.chat.paint import PROMPT
-from backstay.cli.chat.stage import Heard, Stage
+from backstay.cli.chat.stage import Heard, Line, Stage
 from backstay.cli.chat.story import Block, Note, Story, blocks_of
 from backstay.cli.documents import ENDINGS, Kind, document, kind_of, write
 from backstay.cli.lineage import drawn
@@ -44,7 +44,6 @@ class Talk:
         self._sending: list[str] = []
         self._away = False
         self._listed: tuple[SessionId, ...] = ()
-        self._editing = False
         self._interrupted = False
         self._watching: asyncio.Task[None] | None = None
         self._errands: set[asyncio.Task[None]] = set()
@@ -71,7 +70,7 @@ class Talk:
         """Talk until the person leaves."""
         self._stage = stage
         doing: asyncio.Task[None] | None = None
-        lines: asyncio.Queue[str] = asyncio.Queue()
+        lines: asyncio.Queue[Line] = asyncio.Queue()
         try:
             await self._open(session)
             doing = asyncio.create_task(self._do_all(lines), name="backstay doing")
@@ -80,7 +79,7 @@ class Talk:
             for task in (doing, self._watching, *self._errands):
                 await _stopped(task)
 
-    async def _listen(self, lines: "asyncio.Queue[str]", doing: "asyncio.Task[None]") -> None:
+    async def _listen(self, lines: "asyncio.Queue[Line]", doing: "asyncio.Task[None]") -> None:
         """Take what the person does as it comes: Ctrl-C is heard whatever is under way."""
         hearing = asyncio.ensure_future(self._stage.hear())
         try:
@@ -105,7 +104,7 @@ class Talk:
             return []
         return [watching]
 
-    async def _heard(self, heard: Heard, lines: "asyncio.Queue[str]") -> bool:
+    async def _heard(self, heard: Heard, lines: "asyncio.Queue[Line]") -> bool:
         """Take in what the person did; whether they stay."""
         if heard == "interrupt":
             again, self._interrupted = self._interrupted, True
@@ -116,7 +115,7 @@ class Talk:
             return False
         self._interrupted = False
         # At the end of a pipe, what it said is answered before the chat is over.
-        lines.put_nowait("/quit" if heard == "end" else heard.text)
+        lines.put_nowait(Line("/quit") if heard == "end" else heard)
         return True
 
     async def _interrupt(self) -> None:
@@ -130,30 +129,30 @@ class Talk:
         errand.add_done_callback(self._errands.discard)
         await self._stage.show([Note("cancelling; Ctrl-C once more leaves")])
 
-    async def _do_all(self, lines: "asyncio.Queue[str]") -> None:
+    async def _do_all(self, lines: "asyncio.Queue[Line]") -> None:
         if self._stage.paced:
             await self._attempt(self._catch_up)
         while True:
             line = await lines.get()
-            if line.strip() and await self._do(line):
+            if line.text.strip() and await self._do(line):
                 return
             self._stage.go_on()
 
-    async def _do(self, line: str) -> bool:
+    async def _do(self, line: Line) -> bool:
         """Do what a line says; whether the person leaves."""
         try:
-            order = parse(line)
+            order = parse(line.text)
         except InvalidPayload as error:
             await self._complain(error)
             return False
         if isinstance(order, Order) and order.name == "quit":
             return True
         if isinstance(order, Order):
-            self._editing = False
-            await self._stage.show([Note(f"{PROMPT}{plain.one_line(line)}")])
+            await self._stage.show([Note(f"{PROMPT}{plain.one_line(line.text)}")])
             await self._attempt(lambda: self._obey(order))
         else:
-            await self._attempt(lambda: self._say(order))
+            # Only words that were offered to be edited stand in place of what was said before.
+            await self._attempt(lambda: self._edit(order) if line.offered else self._say(order))
         if self._stage.paced:
             await self._attempt(self._catch_up)
         return False
@@ -172,10 +171,6 @@ class Talk:
     # --- talking ----------------------------------------------------------------------------------------------------
 
     async def _say(self, text: str, if_busy: Busy = "enqueue") -> None:
-        if self._editing:
-            self._editing = False
-            await self._edit(text)
-            return
         await self._submit(text, lambda key: self._exchange.send(self.session, text, request_id=key, if_busy=if_busy))
 
     async def _edit(self, text: str) -> None:
@@ -211,7 +206,7 @@ class Talk:
             case "steer":
                 await self._say(words, "steer")
             case "compact":
-                await exchange.compact(session, words)
+                await self._compact(words)
             case "approve" | "deny":
                 await self._decide(approved=order.name == "approve")
             case "edit":
@@ -242,8 +237,14 @@ class Talk:
     async def _decide(self, *, approved: bool) -> None:
         asking = self._story.asking
         if asking is None:
-            raise NothingToDo("no tool asks for your word", hint="The row of one that does says so.")
+            raise NothingToDo("no tool asks for your word", hint="One that does says what it asks to run with.")
         await self._exchange.decide(*asking, approved=approved)
+
+    async def _compact(self, focus: str) -> None:
+        before = (await self._exchange.session(self.session)).window
+        await self._exchange.compact(self.session, focus)
+        if (await self._exchange.session(self.session)).window == before:
+            await self._stage.show([Note("there is nothing to summarise yet")])
 
     async def _edit_or_offer(self, words: str) -> None:
         if words:
@@ -252,8 +253,7 @@ class Talk:
         message = await self._last_said()
         if not self._stage.put(plain.lines(message.text)):
             raise InvalidPayload("nobody can change the message here", hint="Write /edit WORDS")
-        self._editing = True
-        await self._stage.show([Note("Enter says this in place of your last message")])
+        await self._stage.show([Note("Enter says this in place of your last message; Ctrl-C leaves it as it was")])
 
     async def _begin(self, title: str) -> None:
         session = await self._exchange.create(self._address)
