@@ -34,7 +34,7 @@ complete ids: see [`backstay completion`](#backstay-completion).
 | status | meaning |
 |---|---|
 | 0 | done; for `send`, `retry`, `edit` and `chat --json`: every turn completed; for `doctor`: nothing is wrong |
-| 1 | an error, said in a sentence with a hint on standard error (in JSON with `--json`); nothing was changed |
+| 1 | an error, said with a hint on standard error; unless the hint says otherwise, nothing was changed |
 | 2 | wrong usage |
 | 3 | the turn failed: its agent did |
 | 4 | the turn was cancelled by somebody |
@@ -78,11 +78,13 @@ def _below(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]
 
 
 def _arguments(command: click.Command) -> list[str]:
-    arguments = [one for one in command.params if isinstance(one, click.Argument)]
-    return [
-        (one.human_readable_name if one.required else f"[{one.human_readable_name}]") + "..." * (one.nargs != 1)
-        for one in arguments
-    ]
+    return [_argument(one) for one in command.params if isinstance(one, click.Argument)]
+
+
+def _argument(one: click.Argument) -> str:
+    """As the help writes it."""
+    name = one.human_readable_name.removesuffix("...").strip("[]")
+    return (name if one.required else f"[{name}]") + "..." * (one.nargs != 1)
 
 
 def _option(option: click.Option, context: click.Context) -> str:

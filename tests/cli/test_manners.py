@@ -92,15 +92,16 @@ def test_on_a_terminal_only_our_own_colours_are_drawn(tmp_path: Path, file: Path
         assert "\x1b" not in plain, command
 
 
-def test_every_command_has_help_and_an_answer_for_machines(told_file: Tell) -> None:
+def test_every_command_has_help_with_examples_and_an_answer_for_machines(told_file: Tell) -> None:
     for name, command in verbs().items():
         assert command.help, name
+        assert "Examples:" in (command.epilog or ""), name
         options = {option for one in command.params for option in one.opts}
         assert "--json" in options, name
-    for name in ("", "send", "doctor", "tokens add"):
+    for name in ("", "send", "doctor", "tokens", "tokens add"):
         shown = told_file(*name.split(), "--help")
         assert (shown.code, shown.err) == (0, "")
-        assert "Example" in shown.out or name == "tokens add"
+        assert "Examples:" in shown.out
 
 
 def test_the_reference_names_every_exit_status() -> None:
@@ -249,6 +250,44 @@ def test_whoever_stops_reading_is_left_in_peace(tmp_path: Path, file: Path) -> N
     assert process.stderr.read() == b""
     assert process.wait(60) == 141
     process.stderr.close()
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["list", "--json"], ["--help"], ["chat"]])
+def test_output_that_cannot_be_written_is_a_sentence(tmp_path: Path, file: Path, arguments: list[str]) -> None:
+    a_store(file, sessions=1)
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [COMMAND, *arguments],
+            cwd=tmp_path,
+            env=environment(tmp_path, file, BACKSTAY_AGENT="scripted"),
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    assert done.returncode == 1
+    assert "standard output cannot be written: No space left on device" in done.stderr
+    assert len(done.stderr.splitlines()) == (1 if "--json" in arguments else 2)
+
+
+@pytest.mark.parametrize(("command", "code"), [("list", 0), ("show x", 1), ("doctor --quick", 0), ("send", 1)])
+def test_a_command_works_without_any_stream(tmp_path: Path, file: Path, command: str, code: int) -> None:
+    a_store(file, sessions=1)
+
+    def told(closed: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            ["sh", "-c", f"exec {COMMAND} {command} {closed}"],
+            env=environment(tmp_path, file),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert told("<&- >&- 2>&-").returncode == code
+    without_output = told("<&- >&-")
+    assert (without_output.returncode, "Traceback" in without_output.stderr) == (code, False)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -14,6 +14,25 @@ Examples:
   backstay tokens list
   backstay tokens revoke tok_01kb…
 """
+ADD = """\b
+Examples:
+  backstay tokens add robot
+  BACKSTAY_TOKEN=$(backstay tokens add robot) backstay chat --server http://127.0.0.1:8642
+"""
+LIST = """\b
+Examples:
+  backstay tokens list
+  backstay tokens list --json | jq -r '.tokens[].id'
+"""
+REVOKE = """\b
+Examples:
+  backstay tokens revoke tok_01kb…
+"""
+LINK = """\b
+Examples:
+  backstay link
+  xdg-open "http://127.0.0.1:8642$(backstay link)"
+"""
 
 
 @click.group(epilog=EXAMPLES)
@@ -21,7 +40,7 @@ def tokens() -> None:
     """Give, list and revoke the tokens by which programs are known to a server."""
 
 
-@tokens.command("add")
+@tokens.command("add", epilog=ADD)
 @click.argument("name")
 @asks
 def add(ask: Ask, *, name: str) -> None:
@@ -37,7 +56,7 @@ def add(ask: Ask, *, name: str) -> None:
         screen.say(secret)
 
 
-@tokens.command("list")
+@tokens.command("list", epilog=LIST)
 @asks
 def show(ask: Ask) -> None:
     """Show an owner's tokens and signed-in browsers; not their secrets, which nobody knows."""
@@ -52,7 +71,7 @@ def show(ask: Ask) -> None:
         screen.note(f"{ask.owner!r} has no tokens. `backstay tokens add NAME` makes one.")
 
 
-@tokens.command("revoke")
+@tokens.command("revoke", epilog=REVOKE)
 @click.argument("token")
 @asks
 def revoke(ask: Ask, *, token: str) -> None:
@@ -65,7 +84,7 @@ def revoke(ask: Ask, *, token: str) -> None:
         screen.facts([(f"revoked {gone.id}", gone.name)])
 
 
-@click.command()
+@click.command(epilog=LINK)
 @asks
 def link(ask: Ask) -> None:
     """Print the path of a link that signs one browser in, once, within 15 minutes."""

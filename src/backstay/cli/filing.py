@@ -18,6 +18,29 @@ Examples:
   backstay rename ses_01kb "Holiday plans"
   backstay rename ses_01kb --none
 """
+PIN = """\b
+Examples:
+  backstay pin ses_01kb
+  backstay list --pinned
+"""
+UNPIN = """\b
+Examples:
+  backstay unpin ses_01kb ses_01kc
+"""
+ARCHIVE = """\b
+Examples:
+  backstay archive ses_01kb ses_01kc
+  backstay list --archived
+"""
+UNARCHIVE = """\b
+Examples:
+  backstay unarchive ses_01kb
+"""
+END = """\b
+Examples:
+  backstay end ses_01kb
+  backstay list --state ended
+"""
 DELETE = """\b
 Examples:
   backstay delete ses_01kb
@@ -46,7 +69,7 @@ def rename(ask: Ask, *, session: str, title: str | None, untitled: bool) -> None
         _done(ask, [store.rename(found.id, title, owner=ask.owner)], "renamed")
 
 
-@click.command()
+@click.command(epilog=PIN)
 @_sessions
 @asks
 def pin(ask: Ask, *, sessions: Sequence[str]) -> None:
@@ -54,7 +77,7 @@ def pin(ask: Ask, *, sessions: Sequence[str]) -> None:
     _each(ask, sessions, "pinned", lambda store, one: store.pin(one.id, True, owner=ask.owner))
 
 
-@click.command()
+@click.command(epilog=UNPIN)
 @_sessions
 @asks
 def unpin(ask: Ask, *, sessions: Sequence[str]) -> None:
@@ -62,7 +85,7 @@ def unpin(ask: Ask, *, sessions: Sequence[str]) -> None:
     _each(ask, sessions, "unpinned", lambda store, one: store.pin(one.id, False, owner=ask.owner))
 
 
-@click.command()
+@click.command(epilog=ARCHIVE)
 @_sessions
 @asks
 def archive(ask: Ask, *, sessions: Sequence[str]) -> None:
@@ -70,7 +93,7 @@ def archive(ask: Ask, *, sessions: Sequence[str]) -> None:
     _each(ask, sessions, "archived", lambda store, one: store.archive(one.id, True, owner=ask.owner))
 
 
-@click.command()
+@click.command(epilog=UNARCHIVE)
 @_sessions
 @asks
 def unarchive(ask: Ask, *, sessions: Sequence[str]) -> None:
@@ -92,7 +115,7 @@ def tag(ask: Ask, *, session: str, tags: Sequence[str], remove: Sequence[str]) -
         _done(ask, [store.tag(found.id, owner=ask.owner, add=tags, remove=remove)], "tagged")
 
 
-@click.command()
+@click.command(epilog=END)
 @_sessions
 @asks
 def end(ask: Ask, *, sessions: Sequence[str]) -> None:

@@ -13,6 +13,15 @@ from backstay.model.session import Session
 from backstay.model.window import Moved
 from backstay.store import Store
 
+UNDO = """\b
+Examples:
+  backstay undo ses_01kb
+  backstay undo chat://telegram/dm/42
+"""
+REDO = """\b
+Examples:
+  backstay redo ses_01kb
+"""
 RETRY = (
     """\b
 Examples:
@@ -36,7 +45,7 @@ Examples:
 """
 
 
-@click.command()
+@click.command(epilog=UNDO)
 @click.argument("session", type=SESSION)
 @asks
 def undo(ask: Ask, *, session: str) -> None:
@@ -46,7 +55,7 @@ def undo(ask: Ask, *, session: str) -> None:
         _moved(ask, found, store.undo(found.id, owner=ask.owner), "undone")
 
 
-@click.command()
+@click.command(epilog=REDO)
 @click.argument("session", type=SESSION)
 @asks
 def redo(ask: Ask, *, session: str) -> None:

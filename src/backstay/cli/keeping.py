@@ -16,10 +16,20 @@ Examples:
   backstay backup backstay-$(date +%F).db
   backstay backup --db ./chat.db /mnt/backups/chat.db --replace
 """
+VACUUM = """\b
+Examples:
+  backstay vacuum
+  backstay vacuum --apply
+"""
 RETAIN = """\b
 Examples:
   backstay retain --closed-for 90
   backstay retain --closed-for 90 --fold-after 24 --apply
+"""
+MIGRATE = """\b
+Examples:
+  backstay migrate
+  backstay migrate --db ./chat.db --json
 """
 MOVE = """\b
 Examples:
@@ -43,7 +53,7 @@ def backup(ask: Ask, *, target: Path, replace: bool) -> None:
         screen.facts([("copied", made.source), ("to", made.target), ("size", screen.size(made.size))])
 
 
-@click.command()
+@click.command(epilog=VACUUM)
 @click.option("--apply", is_flag=True, help="Do it; without this, only what there is to gain is shown.")
 @asks
 def vacuum(ask: Ask, *, apply: bool) -> None:
@@ -111,7 +121,7 @@ def retain(ask: Ask, *, closed_for: float | None, fold_after: float | None, appl
         )
 
 
-@click.command()
+@click.command(epilog=MIGRATE)
 @asks
 def migrate(ask: Ask) -> None:
     """Bring a store to the newest schema and say what was done. A file is copied before it is changed.

@@ -1,14 +1,12 @@
 """The `backstay` command: every verb of the command line starts here."""
 
-import os
 import sys
 from importlib import import_module
 from itertools import takewhile
-from typing import NoReturn
 
 import click
 
-from backstay.cli import plain
+from backstay.cli import plain, streams
 from backstay.cli.exits import Exit
 from backstay.errors import BackstayError
 
@@ -65,15 +63,15 @@ _VERBS = {
 
 def main() -> None:
     """Run the command line; an expected error is a sentence on stderr and an exit status, never a trace."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+    streams.prepare()
     try:
         code = commands.main(prog_name="backstay", standalone_mode=False)
     except (BackstayError, click.ClickException) as error:
         code = _complain(error)
     except click.Abort:
         code = Exit.STOPPED
+    except OSError as error:
+        code = _complain(streams.in_our_words(error))
     sys.exit(code or 0)
 
 
@@ -109,7 +107,8 @@ class Commands(click.Group):
             answer: object = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            _leave_quietly(ctx)
+            streams.abandon_output()
+            ctx.exit(Exit.PIPE_CLOSED)
         return answer
 
 
@@ -117,12 +116,6 @@ def _load(verb: str) -> click.Command:
     module, name = _VERBS[verb]
     command: click.Command = getattr(import_module(f"backstay.cli.{module}"), name)
     return command
-
-
-def _leave_quietly(ctx: click.Context) -> NoReturn:
-    # What is still in the buffer goes nowhere, so that the interpreter's last flush does not complain either.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    ctx.exit(Exit.PIPE_CLOSED)
 
 
 @click.group(

@@ -19,6 +19,12 @@ Examples:
   backstay serve --agent acp:gemini --agent-directory ~/project
   backstay serve --host 0.0.0.0 --allowed-host chat.example.org --https --workers 4
 """
+CONFIG = """\b
+Examples:
+  backstay config
+  BACKSTAY_PORT=9000 backstay config
+  backstay config --json | jq '.settings.db'
+"""
 
 
 @click.command(epilog=EXAMPLES)
@@ -79,7 +85,7 @@ def serve(file: Path | None, *, as_json: bool, page: bool | None, **flags: objec
     serve_http(told.settings, climb(told, os.environ), announce)
 
 
-@click.command()
+@click.command(epilog=CONFIG)
 @settings_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines for people.")
 def config(file: Path | None, db: str | None, *, as_json: bool) -> None:

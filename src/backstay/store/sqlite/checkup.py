@@ -99,7 +99,7 @@ def _permissions(path: Path, *, mend: Mend | None) -> Iterator[Finding]:
             about="permissions",
             level="wrong",
             said=f"others may use {', '.join(one.name for one in open_to_others)}",
-            advice="Conversations are private: --fix takes these rights away.",
+            advice="Conversations are private: --fix takes these rights away." if mend else "",
             mend=mend,
         )
     if not os.access(path, os.R_OK | os.W_OK) or not os.access(path.parent, os.W_OK | os.X_OK):

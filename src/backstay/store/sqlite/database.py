@@ -223,8 +223,8 @@ def open_database(
     refuse_old_sqlite()
     path = path.resolve()
     refuse_network(path, mounts)
-    if path.is_dir():
-        raise not_ours(str(path), "it is a directory")
+    if path.exists() and not path.is_file():
+        raise not_ours(str(path), "it is a directory" if path.is_dir() else "it is not a regular file")
     make_private(path)
     with _guard:
         file = identity(path)

@@ -30,6 +30,7 @@ def schema(path: Path) -> Schema:
 
 def room(path: Path) -> Room:
     """What the file and its log take."""
+    _refuse_foreign(path)
     with _reading(path) as reader:
         unused = pragma(reader, "freelist_count") * pragma(reader, "page_size")
     log = Path(f"{path}-wal")

@@ -83,7 +83,7 @@ def rescue(where: str | Path, folder: Path, *, tell: Tell) -> Rescue:
 def _file(where: str | Path) -> Path:
     path = sqlite_path(where).resolve()
     if not path.is_file():
-        what = "a directory" if path.is_dir() else "not there"
+        what = "a directory" if path.is_dir() else "not a regular file" if path.exists() else "not there"
         raise StoreUnavailable(f"{path} is {what}", hint="Name the file of the store with --db.")
     return path
 
