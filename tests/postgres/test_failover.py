@@ -1,8 +1,8 @@
 """The server is lost, and comes back or is followed by its standby: all that was acknowledged is there, once."""
 
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from backstay import Store, open_store
 from backstay.model import message as m
 from backstay.model.ids import SessionId
+from backstay.model.turn import Recorded
 from tests.postgres.crowd import Hosts, check, talk
 from tests.postgres.speaker import ME, PATIENCE, request
 from tests.servers.pair import Pair
@@ -66,6 +67,30 @@ def test_a_failover_loses_and_repeats_nothing_that_was_acknowledged(pair: Pair, 
             assert store.session(session, owner=ME).turns == number
 
 
+def test_what_the_standby_does_not_have_is_not_acknowledged_however_often_it_is_looked_up(pair: Pair) -> None:
+    with open_store(pair.url(pair.primary.database())) as store, ThreadPoolExecutor(2) as threads:
+        session = store.create(owner=ME).id
+
+        def note() -> Future[Recorded]:
+            return threads.submit(
+                request, store.record, session, [m.user("only once")], owner=ME, request_id="request 1"
+            )
+
+        with pair.losing_primary():
+            first = note()
+            _until(lambda: len(pair.waiting_for_standby()) == 1)
+            [process] = pair.waiting_for_standby()
+            # From here on it can be seen on the primary, and only there; whoever waited for it has lost the line.
+            pair.primary.query("SELECT pg_terminate_backend(%s)", process)
+            _until(lambda: first.done() or set(pair.waiting_for_standby()) - {process} != set())
+            again = note()
+            _until(lambda: again.done() or len(pair.waiting_for_standby()) == 2)
+        pair.promote()
+
+        assert first.result(PATIENCE).turn.id == again.result(PATIENCE).turn.id
+        assert [message.text for message in store.messages(session, owner=ME).messages] == ["only once"]
+
+
 def test_turns_that_run_during_a_failover_end_once_with_all_that_was_stored(pair: Pair, tmp_path: Path) -> None:
     url = pair.url(pair.primary.database())
 
@@ -89,6 +114,14 @@ def test_turns_that_run_while_the_server_is_killed_and_recovers_end_once(postgre
         endings = talk(server.url(), turns=2, strikes=3, strike=crash)
 
         check(server.url(), endings, hosts.begun(), server_lost=True)
+
+
+def _until(claim: Callable[[], bool]) -> None:
+    for _ in range(int(PATIENCE * 20)):
+        if claim():
+            return
+        threading.Event().wait(0.05)
+    raise AssertionError("it never came to this")
 
 
 def _write(store: Store, session: SessionId, progress: Progress, over: threading.Event) -> int:

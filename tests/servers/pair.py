@@ -1,5 +1,9 @@
 """A primary and a standby that has every committed transaction, and what it takes to fail over."""
 
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlencode
@@ -36,7 +40,7 @@ class Pair:
         return f"postgresql://{USER}@{hosts}/{database}?{query}"
 
     def lose_primary(self) -> None:
-        """The primary's host is gone, at once and for good."""
+        """The primary is killed, for good; those of its processes that have not noticed yet still answer."""
         self.primary.kill()
 
     def promote(self) -> None:
@@ -45,6 +49,22 @@ class Pair:
         lost.close()
         self.primary.query("SELECT pg_promote(true, 60)")
         self.standby = self._follow(self.primary, port=lost.port)
+
+    @contextmanager
+    def losing_primary(self) -> Iterator[None]:
+        """Inside the block nothing reaches the standby any more, and the primary waits for it; then it is lost."""
+        [(sender,)] = self.primary.query("SELECT pid FROM pg_stat_replication WHERE application_name = 'standby'")
+        os.kill(sender, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.primary.pid, signal.SIGKILL)
+            os.kill(sender, signal.SIGKILL)
+            self.lose_primary()
+
+    def waiting_for_standby(self) -> list[int]:
+        """The processes of the primary that have committed and wait until the standby has it too."""
+        return [pid for (pid,) in self.primary.query("SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'")]
 
     def _follow(self, primary: Postgres, port: int) -> Postgres:
         """A new standby; returns when the primary waits for it before it answers."""

@@ -61,6 +61,10 @@ class Transaction(Protocol):
         """Run a named statement for each of these rows."""
         ...
 
+    def vouch(self) -> None:
+        """What was found is about to be acknowledged again: it must be as durable as if it were written now."""
+        ...
+
     def lease(self) -> tuple[int, str]:
         """When a lease taken now would lapse, and on which machine's clock."""
         ...

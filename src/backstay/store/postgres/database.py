@@ -45,7 +45,7 @@ SELECT pg_notify('backstay_' || CAST(CAST('keys' AS regclass) AS oid), '{name}')
 _READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
 # The wait for a standby must not be cut short by a timeout: the server would answer as if it had been waited for.
 _COMMIT = "SET LOCAL statement_timeout = 0; COMMIT"
-# Waits for a transaction of this writer that may still be under way, and changes nothing.
+# Waits for a transaction of this writer that may still be under way. It changes nothing, yet counts as a write.
 _LOOK_UP = """
 INSERT INTO commits (writer, number) VALUES (%s, 0)
 ON CONFLICT (writer) DO UPDATE SET number = commits.number RETURNING number
@@ -163,15 +163,22 @@ class Database:
         return False
 
     def _was_committed(self, writer: str, number: int) -> bool:
-        """Whether the transaction whose answer was lost has happened; it will not happen later."""
+        """Whether the transaction whose answer was lost has happened; it will not happen later.
+
+        One that is seen may be on this server alone, if its wait for a standby was cut short with its connection. So
+        the question itself is committed: when that is answered, all that was committed before is where it is.
+        """
         deadline = time.monotonic() + self._patience
         while True:
             try:
                 with self._wire(deadline) as wire, wire.cursor() as cursor:
-                    cursor.execute(f"BEGIN; SET LOCAL lock_timeout = '{round(self._wait * 1000)}ms'")
+                    cursor.execute(f"{wire.opening}SET LOCAL lock_timeout = '{round(self._wait * 1000)}ms'".encode())
                     row = cursor.execute(_LOOK_UP, (writer,)).fetchone()
-                    wire.roll_back()
-                    return row is not None and row[0] == number
+                    if row is None or row[0] != number:
+                        wire.roll_back()
+                        return False
+                    cursor.execute(_COMMIT)
+                    return True
             except (psycopg.Error, StoreUnavailable) as error:
                 if time.monotonic() >= deadline or self._closed.is_set():
                     raise CommitUnknown(f"{self.place} was lost while it committed, and does not answer") from error

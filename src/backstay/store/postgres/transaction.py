@@ -76,6 +76,11 @@ class PostgresTransaction:
         if rows:
             self._execute(query, {name: [row[name] for row in rows] for name in rows[0]})
 
+    def vouch(self) -> None:
+        # What can be seen may be on this server alone: a wait for a standby that was cut short, by an operator or with
+        # a server that dies, leaves it so. The commit of this transaction is answered when the standby has both.
+        self.wrote = True
+
     def lease(self) -> tuple[int, str]:
         time = self._setting.time
         return time.boot() + self._setting.lease_ms, time.boot_id

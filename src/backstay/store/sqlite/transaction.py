@@ -74,6 +74,9 @@ class SqliteTransaction:
         for row in rows:
             self.run(query, **row)
 
+    def vouch(self) -> None:
+        """What can be seen of a durable write is on the disk: SQLite shows it to others after that."""
+
     def lease(self) -> tuple[int, str]:
         clock = self._setting.clock
         return clock.boot() + self._setting.lease_ms, clock.boot_id

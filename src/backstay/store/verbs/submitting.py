@@ -195,6 +195,7 @@ def already(tx: Transaction, request: Request, fingerprint: bytes | None) -> Acc
     first = _already(tx, request, fingerprint)
     if first is None:
         return None
+    tx.vouch()
     return Accepted(turn=first.value(), session=_session(tx, first, request.owner), repeated=True)
 
 
