@@ -194,7 +194,7 @@ def open_calls(tx: Transaction, door: Door) -> frozenset[str]:
     for stretch in reversed(windows.stretches(tx, door.window, door.length)):
         for message in messages.read_back(tx, stretch, limit=_TAIL):
             tail.append(message)
-            if message.role in ("assistant", "user"):
+            if message.role != "tool":
                 return frozenset(_open_after(tail))
     return frozenset()
 

@@ -24,7 +24,8 @@ def after(message: Message | NewMessage, still_open: set[str] | None) -> set[str
     """The calls that are open after this message; None as long as nobody knows what came before."""
     if message.role == "assistant":
         return _called(message)
-    if message.role == "user":
+    if message.role != "tool":
+        # Whoever reads the history is shown results only where nothing was said between them and their call.
         return set()
     for part in message.parts:
         if isinstance(part, ToolResult) and still_open is not None:

@@ -162,6 +162,8 @@ class RecordContract(ContractBase):
             ([call("c1"), message.user("never mind")], [result("c1")]),
             ([call("c1"), message.assistant("never mind")], [result("c1")]),
             ([call("c1")], [message.user("never mind"), result("c1")]),
+            ([], [call("c1"), NewMessage(role="system", parts=(Text("be brief"),)), result("c1")]),
+            ([call("c1"), message.summary("what came before")], [result("c1")]),
             ([], [message.assistant([ToolResult("c1"), ToolCall("c1", "search")])]),
             ([], [message.user(ToolResult("c1"))]),
             ([call("c1")], [message.user(ToolResult("c1"))]),
