@@ -264,6 +264,28 @@ def test_a_thread_that_follows_is_let_go_when_the_app_closes(path: Place) -> Non
             following.result(PATIENCE)
 
 
+def test_threads_that_ask_while_the_app_closes_are_answered_or_refused() -> None:
+    async def nothing() -> None:
+        pass
+
+    def ask(portal: Portal, began: threading.Barrier) -> None:
+        began.wait()
+        with suppress(StoreUnavailable):
+            while True:
+                portal.wait(nothing())
+
+    for _ in range(20):
+        portal, began = Portal(), threading.Barrier(5)
+        threads = [threading.Thread(target=ask, args=(portal, began), daemon=True) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        began.wait()
+        portal.close()
+        for thread in threads:
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+
+
 def test_an_agent_that_ignores_its_cancellation_does_not_keep_the_script(path: Place) -> None:
     releases: list[Callable[[], object]] = []
 

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -42,15 +43,27 @@ class Portal:
         self._loop = asyncio.new_event_loop()
         self._bridge = Bridge(self._loop)
         self._closed = False
+        self._inside = 0
+        self._door = threading.Condition()
         self._thread = threading.Thread(target=self._loop.run_forever, name="backstay-loop", daemon=True)
         self._thread.start()
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run something on the loop and wait for it; Ctrl-C cancels it. `StoreUnavailable` once the app is closed."""
-        if self._closed:
+        if self.forked:
+            return self._bridge.wait(work)  # Which refuses. The door may be locked for ever here.
+        try:
+            self._come_in()
+        except StoreUnavailable:
             work.close()
-            raise StoreUnavailable("the app is closed", hint="Open it again.")
-        return self._bridge.wait(work)
+            raise
+        try:
+            return self._bridge.wait(work)
+        except CancelledError:
+            self._refuse_closed()
+            raise
+        finally:
+            self._go_out()
 
     @property
     def forked(self) -> bool:
@@ -75,12 +88,33 @@ class Portal:
         """End what is under way, then stop the loop and its thread."""
         if self._closed or self.forked:
             return
-        stubborn = self.wait(self._end_all())
-        self._closed = True
+        with self._door:
+            self._closed = True
+        stubborn = self._bridge.wait(self._end_all()) or not self._all_are_out()
         if not stubborn:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
+
+    def _come_in(self) -> None:
+        """Be somebody for whom the loop must not stop."""
+        with self._door:
+            self._refuse_closed()
+            self._inside += 1
+
+    def _go_out(self) -> None:
+        with self._door:
+            self._inside -= 1
+            self._door.notify_all()
+
+    def _all_are_out(self) -> bool:
+        """Wait for those who came in before the app was closed: each is told so at its next step."""
+        with self._door:
+            return self._door.wait_for(lambda: not self._inside, STUBBORN_SECONDS)
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("the app is closed", hint="Open it again.")
 
     async def _end_all(self) -> bool:
         """End every task; whether one ignores it. Then the loop is left to it: its thread is a daemon."""
