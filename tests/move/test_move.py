@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -14,7 +15,10 @@ from backstay.model import message as m
 from backstay.model.event import Cursor
 from backstay.model.move import MoveProgress
 from backstay.model.turn import Completed
+from backstay.store.moving.site import Note, Site
 from backstay.store.moving.tables import OWN, TABLES
+from backstay.store.postgres.site import PostgresSite
+from backstay.store.sqlite.site import SqliteSite
 from backstay.testing.contract.makers import ME, start
 from backstay.testing.opening import open_sqlite
 from tests.crash.audit import audit
@@ -295,6 +299,39 @@ def test_a_mover_that_goes_on_after_the_move_was_called_off_opens_nothing(road: 
 
     with pytest.raises(StoreArriving):
         open_store(road.target)
+
+
+def test_who_calls_off_a_move_that_has_just_been_finished_opens_nothing(road: Road) -> None:
+    settled(road.source)
+    with pytest.raises(Cut):
+        move(road.source, road.target, progress=cut_at("checking", "tokens"))
+    with site(road.source) as late:
+        seen = late.note("leaving")
+        assert seen is not None
+        move(road.source, road.target)
+
+        with pytest.raises(ConfigError, match="finished"):
+            late.stay(seen)
+
+    with open_store(road.source) as store, pytest.raises(StoreMoved):
+        store.create(owner=ME)
+
+
+def test_a_mover_that_comes_late_opens_nothing_that_has_gone_on(road: Road) -> None:
+    settled(road.source)
+    arrived = move(road.source, road.target).id
+    move(road.target, road.fresh())
+
+    with site(road.target) as late, pytest.raises(ConfigError, match="finished"):
+        late.arrived(Note(arrived, "arriving", str(road.source)), {})
+
+    with open_store(road.target) as store, pytest.raises(StoreMoved):
+        store.create(owner=ME)
+
+
+def site(place: Place) -> "closing[Site]":
+    """One end of a move, as a mover sees it."""
+    return closing(SqliteSite(place) if isinstance(place, Path) else PostgresSite(place))
 
 
 # --- the target -----------------------------------------------------------------------------------------------------

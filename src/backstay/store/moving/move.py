@@ -40,9 +40,8 @@ def call_off_move(source_url: str | Path) -> None:
     """
     with _site(source_url) as source:
         note = source.note("leaving", "left") if source.is_store() else None
-        if note is None or note.state == "left":
-            why = "it is finished" if note else "there is none"
-            raise ConfigError(f"no move from {source.place} can be called off: {why}")
+        if note is None:
+            raise ConfigError(f"no move from {source.place} can be called off: there is none")
         source.stay(note)
 
 

@@ -46,7 +46,7 @@ class Site(Protocol):
         ...
 
     def stay(self, note: Note) -> None:
-        """Take writes again, as if nobody had wanted to leave."""
+        """Take writes again, as if nobody had wanted to leave; `ConfigError` if everything is at the other end."""
         ...
 
     def left(self, note: Note) -> None:
@@ -84,7 +84,7 @@ class Site(Protocol):
         ...
 
     def arrived(self, note: Note, hosts: Mapping[str, str]) -> None:
-        """Become a store like any other."""
+        """Become a store like any other; `ConfigError` if it is one already."""
         ...
 
     def close(self) -> None:
@@ -117,6 +117,11 @@ def departed(place: str, note: Note) -> ConfigError:
 def called_off(place: str) -> ConfigError:
     """The error for a source that was told to stay while its store was on its way."""
     return ConfigError(f"the move from {place} was called off meanwhile", hint="Drop what has arrived at the target.")
+
+
+def gone(place: str) -> ConfigError:
+    """The error for a source that cannot stay: its store is open at the other end, or will be."""
+    return ConfigError(f"no move from {place} can be called off: it is finished")
 
 
 def finished(place: str) -> ConfigError:

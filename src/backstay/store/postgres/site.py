@@ -8,7 +8,7 @@ import psycopg
 from psycopg import sql
 
 from backstay.store.engine import Row
-from backstay.store.moving.site import Note, State, busy, called_off, finished, occupied
+from backstay.store.moving.site import Note, State, busy, called_off, finished, gone, occupied
 from backstay.store.moving.tables import TABLES, Table
 from backstay.store.postgres.conninfo import Place
 from backstay.store.postgres.engine import machine
@@ -28,6 +28,7 @@ FOR EACH ROW WHEN (NEW.number <> 0) EXECUTE FUNCTION refuse_change({})
 """
 _OPEN = "DROP TRIGGER IF EXISTS shut ON commits"
 _NOTE = "INSERT INTO moves (id, state, place, at) VALUES (%s, %s, %s, %s)"
+_ARRIVED = "UPDATE moves SET state = 'arrived' WHERE id = %s AND state = 'arriving'"
 # No key that has arrived is given out again.
 _KEYS = """
 SELECT setval('keys', greatest(k.last_value, (SELECT max(key) FROM events), (SELECT max(key) FROM messages),
@@ -66,8 +67,9 @@ class PostgresSite:
 
     def stay(self, note: Note) -> None:
         with self._writing() as wire:
+            if not wire.execute("DELETE FROM moves WHERE id = %s AND state = 'leaving'", (note.id,)).rowcount:
+                raise gone(self.place)
             wire.execute(_OPEN)
-            wire.execute("DELETE FROM moves WHERE id = %s AND state = 'leaving'", (note.id,))
 
     def left(self, note: Note) -> None:
         with self._writing() as wire:
@@ -112,10 +114,11 @@ class PostgresSite:
 
     def arrived(self, note: Note, hosts: Mapping[str, str]) -> None:
         with self._writing() as wire:
+            if not wire.execute(_ARRIVED, (note.id,)).rowcount:
+                raise finished(self.place)
             wire.execute(_KEYS)
             for name, host in hosts.items():
                 wire.execute("INSERT INTO hosts (machine, host) VALUES (%s, %s)", (name, host))
-            wire.execute("UPDATE moves SET state = 'arrived' WHERE id = %s AND state = 'arriving'", (note.id,))
             wire.execute(_OPEN)
             wire.execute("ALTER TABLE backstay_moving RENAME TO backstay_schema")
             # Until the server has looked at what came, it would plan as if the tables were empty.

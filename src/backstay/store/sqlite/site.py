@@ -8,7 +8,7 @@ import apsw
 
 from backstay.errors import StoreArriving
 from backstay.store.engine import Row
-from backstay.store.moving.site import Note, State, busy, called_off, finished, occupied
+from backstay.store.moving.site import Note, State, busy, called_off, finished, gone, occupied
 from backstay.store.moving.tables import TABLES, Table
 from backstay.store.sqlite.connection import APPLICATION_ID, MOVING_ID, open_writer, pragma
 from backstay.store.sqlite.engine import MACHINE
@@ -65,6 +65,8 @@ class SqliteSite:
     def stay(self, note: Note) -> None:
         def work(database: apsw.Connection) -> None:
             database.execute("DELETE FROM moves WHERE id = ? AND state = 'leaving'", (note.id,))
+            if not database.changes():
+                raise gone(self.place)
             database.execute(_OPEN)
 
         self._write(work)
@@ -122,8 +124,10 @@ class SqliteSite:
 
     def arrived(self, note: Note, hosts: Mapping[str, str]) -> None:
         def work(database: apsw.Connection) -> None:
-            database.executemany("INSERT INTO hosts (machine, host) VALUES (?, ?)", list(hosts.items()))
             database.execute("UPDATE moves SET state = 'arrived' WHERE id = ? AND state = 'arriving'", (note.id,))
+            if not database.changes():
+                raise finished(self.place)
+            database.executemany("INSERT INTO hosts (machine, host) VALUES (?, ?)", list(hosts.items()))
             database.execute(_OPEN)
             database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
