@@ -36,10 +36,10 @@ def store(empty_database: str) -> Iterator[Store]:
         yield store
 
 
-def open_with(url: str, steps: list[Migration]) -> PostgresEngine:
+def open_with(url: str, steps: list[Migration], wait_seconds: float = 10) -> PostgresEngine:
     """The database as a version of Backstay with these migrations opens it."""
     return PostgresEngine(
-        url, clock=SystemClock(), limits=Limits(), lease_seconds=30, wait_seconds=10, steps=tuple(steps)
+        url, clock=SystemClock(), limits=Limits(), lease_seconds=30, wait_seconds=wait_seconds, steps=tuple(steps)
     )
 
 
@@ -179,6 +179,17 @@ def test_a_database_is_brought_to_the_newest_schema(database: str) -> None:
     engine.close()
 
 
+def test_a_migration_may_take_longer_than_any_verb(database: str) -> None:
+    open_with(database, list(shipped())).close()
+    slow = Migration(shipped()[-1].number + 1, "slow.sql", "SELECT pg_sleep(1.5)")
+
+    open_with(database, [*shipped(), slow], wait_seconds=0.4).close()
+
+    with psycopg.connect(database) as connection:
+        newest = connection.execute("SELECT max(number) FROM backstay_schema").fetchone()
+    assert newest == (slow.number,)
+
+
 def test_a_migration_that_fails_leaves_nothing_behind(database: str, postgres: Postgres) -> None:
     broken = Migration(shipped()[-1].number + 1, "broken.sql", "CREATE TABLE later (); SELECT 1 / 0")
 
@@ -206,6 +217,14 @@ def test_other_tables_in_the_same_database_disturb_nobody(database: str) -> None
         connection.execute("CREATE TABLE invoices (theirs text)")
 
     with open_store(database) as store:
+        assert store.create(owner=ME).state == "open"
+
+
+# --- how long is waited ---------------------------------------------------------------------------------------------
+
+
+def test_who_would_wait_for_longer_than_the_server_can_count_is_served(empty_database: str) -> None:
+    with open_store(empty_database, wait_seconds=30 * DAY) as store:
         assert store.create(owner=ME).state == "open"
 
 

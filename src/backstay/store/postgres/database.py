@@ -27,6 +27,7 @@ Writing = Callable[[Cursor[TupleRow], int], tuple[T, bool]]
 # Each time somebody else was first; a verb that still meets itself after so many times has found a fault of ours.
 TRIES = 100
 PAUSE = 0.1
+LONGEST = (1 << 31) - 1
 
 # How a transaction begins: leaves the writer's mark, announces its keys, and tells the time.
 _MARK = """
@@ -72,9 +73,9 @@ class Database:
         self._closed = threading.Event()
         self._watchdog = Watchdog(wait_seconds * 3 + 5)
         self._settings = {
-            "lock_timeout": f"{round(wait_seconds * 1000)}ms",
-            "statement_timeout": f"{round(wait_seconds * 3000)}ms",
-            "idle_in_transaction_session_timeout": f"{round(wait_seconds * 1000)}ms",
+            "lock_timeout": _timeout(wait_seconds, least=1),
+            "statement_timeout": _timeout(wait_seconds * 3, least=1_000),
+            "idle_in_transaction_session_timeout": _timeout(wait_seconds, least=1_000),
         }
         self._pool = ConnectionPool(
             place.conninfo,
@@ -172,7 +173,7 @@ class Database:
         while True:
             try:
                 with self._wire(deadline) as wire, wire.cursor() as cursor:
-                    cursor.execute(f"{wire.opening}SET LOCAL lock_timeout = '{round(self._wait * 1000)}ms'".encode())
+                    cursor.execute(wire.opening.encode())
                     row = cursor.execute(_LOOK_UP, (writer,)).fetchone()
                     if row is None or row[0] != number:
                         wire.roll_back()
@@ -290,3 +291,8 @@ class Database:
 
     def _failed(self, error: Exception | None) -> None:
         self._failure = error
+
+
+def _timeout(seconds: float, *, least: int) -> str:
+    """A time as the server takes it. None would be no limit at all, and it cannot count further than this."""
+    return f"{min(max(round(seconds * 1000), least), LONGEST)}ms"

@@ -45,6 +45,8 @@ def migrate(wire: Wire, place: str, steps: Sequence[Migration]) -> tuple[int, in
         schema, server_time = _schema(wire, place)
         if schema < steps[-1].number:
             with wire.transaction():
+                # In a large database a step takes as long as it takes; whoever waits for it gives up in time.
+                wire.execute("SET LOCAL statement_timeout = 0")
                 _apply(wire, place, steps)
             schema, server_time = _schema(wire, place)
     except psycopg.Error as error:
