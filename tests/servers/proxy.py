@@ -163,6 +163,8 @@ class Proxy:
 
     async def _welcome(self, guest: socket.socket) -> None:
         """Carry one connection to its end."""
+        # asyncio does so only for sockets it made itself; without it every answer waits for the system, for 40 ms.
+        guest.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         reader, writer = await asyncio.open_connection(sock=guest)
         link = _Link(self, reader, writer)
         carrying = asyncio.create_task(link.carry())
