@@ -27,6 +27,19 @@ except backstay.BackstayError as error:
     print(type(error).__name__, error)
 """
 
+# A program that says nothing of how it logs, and whose connections are cut by the server.
+CUT_OFF = """
+import sys
+import backstay
+import psycopg
+url = sys.argv[1]
+with backstay.open_store(url) as store, psycopg.connect(url, autocommit=True) as server:
+    session = store.create(owner="me").id
+    server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+                   " AND pid <> pg_backend_pid()")
+    print(store.touch(session, owner="me").activity)
+"""
+
 
 def test_a_server_that_does_not_sync_is_refused(postgres_home: Home) -> None:
     with (
@@ -150,3 +163,11 @@ def test_without_the_extra_it_says_what_to_install() -> None:
 
     assert said.startswith("ConfigError")
     assert "backstay[postgres]" in said
+
+
+def test_a_lost_connection_is_nothing_to_tell_a_program_that_does_not_ask(postgres: Postgres, name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CUT_OFF, postgres.url(name)], capture_output=True, text=True, check=True
+    )
+
+    assert (done.stdout, done.stderr) == ("1\n", "")

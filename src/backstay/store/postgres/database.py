@@ -1,6 +1,7 @@
 """The database: a pool of connections, transactions that are run until they are decided, and lost answers looked up."""
 
 import itertools
+import logging
 import os
 import threading
 import time
@@ -23,6 +24,9 @@ from backstay.store.signals import with_ctrl_c_held
 T = TypeVar("T")
 Work = Callable[[Cursor[TupleRow]], T]
 Writing = Callable[[Cursor[TupleRow], int], tuple[T, bool]]
+
+# What the pool warns of we mend or raise; without this it would go to the terminal of a program that does not log.
+logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 
 # Each time somebody else was first; a verb that still meets itself after so many times has found a fault of ours.
 TRIES = 100
