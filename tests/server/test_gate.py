@@ -264,6 +264,20 @@ def test_many_who_start_at_once_make_one_first_token(path: Place, tmp_path: Path
         assert (len(found), len(set(found)), len(store.tokens(owner="local"))) == (8, 1, 1)
 
 
+def test_nobody_is_sent_elsewhere(client: httpx2.Client) -> None:
+    """Only the proxy knows by what name and scheme clients come."""
+    for where in ("/api/me/", "/v1/models/", "/login/", "//api/me", "/api//me"):
+        answer = client.get(where)
+        assert (answer.status_code, "location" in answer.headers) == (404, False), where
+
+
+@pytest.mark.parametrize("where", ["/healthz", "/", "/api/me"])
+def test_who_asks_in_a_way_that_means_nothing_is_told_which_do(client: httpx2.Client, where: str) -> None:
+    answer = client.post(where)
+    assert answer.status_code == 405
+    assert "GET" in answer.headers["allow"]
+
+
 # --- limits ---------------------------------------------------------------------------------------------------------
 
 

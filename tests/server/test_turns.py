@@ -219,6 +219,10 @@ def test_a_file_is_uploaded_in_chunks_attached_and_read_in_ranges(client: httpx2
         assert ranged.headers["content-disposition"].startswith("attachment")
         got += ranged.content
     assert got == content
+    whole = client.get(f"/api/blobs/{digest}")
+    assert (whole.status_code, whole.content == content) == (200, True)
+    head = client.head(f"/api/blobs/{digest}")
+    assert (head.status_code, head.headers["content-length"], head.content) == (200, str(len(content)), b"")
     assert client.get(f"/api/blobs/{digest}", headers={"range": "bytes=-3"}).content == content[-3:]
     assert client.get(f"/api/blobs/{digest}", headers={"range": "bytes=10-19"}).content == content[10:20]
     beyond = client.get(f"/api/blobs/{digest}", headers={"range": f"bytes={len(content)}-"})

@@ -98,11 +98,14 @@ class Server:
         for operation in (*OPERATIONS, *openai.OPERATIONS):
             by_path[operation.path].append(operation)
         routes = [Route(path, Endpoint(self.service, operations)) for path, operations in by_path.items()]
-        return Starlette(
+        app = Starlette(
             routes=[*Pages(self.service, document(OPERATIONS)).routes(), *routes],
             exception_handlers={404: _nothing_here, 405: _not_that_way},
             lifespan=self._lifespan,
         )
+        # It would send clients who came by HTTPS on without it: the proxy that knows of it stands before us.
+        app.router.redirect_slashes = False
+        return app
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -152,6 +155,9 @@ async def _nothing_here(request: Request, _: Exception) -> Response:
     return refusal(nothing, request.url.path)
 
 
-async def _not_that_way(request: Request, _: Exception) -> Response:
-    wrong = Refused(405, "method", f"{request.method} means nothing here", hint="See /api/openapi.json.")
+async def _not_that_way(request: Request, error: Exception) -> Response:
+    allowed = getattr(error, "headers", None)
+    wrong = Refused(
+        405, "method", f"{request.method} means nothing here", hint="See /api/openapi.json.", headers=allowed
+    )
     return refusal(wrong, request.url.path)

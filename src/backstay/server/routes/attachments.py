@@ -1,19 +1,22 @@
 """Attachments: uploaded in chunks, read in ranges. They come back as files, never as pages."""
 
 import re
+from collections.abc import AsyncIterator
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
+from starlette.responses import StreamingResponse
 
 from backstay.model.blob import Blob
 from backstay.model.ids import UploadId
+from backstay.runtime.owned import Owned
 from backstay.server.call import Answer, Call, Nothing
 from backstay.server.operation import OCTETS, AnyOperation, Operation
 from backstay.server.problems import Refused
 from backstay.store.port import Store
 
-# More than this is not read at once: a client that wants more asks again.
+# More than this is not read at once.
 PIECE = 1 << 20
 _RANGE = re.compile(r"bytes=([0-9]{1,18})?-([0-9]{1,18})?", re.ASCII)
 
@@ -56,22 +59,30 @@ async def finish(call: Call[Finish, Nothing]) -> Answer:
 
 
 async def download(call: Call[Nothing, Nothing]) -> Answer:
-    """The bytes, or the part of them that Range asks for; at most a piece at a time."""
+    """The bytes, or the part of them that Range asks for; of that, at most a piece at a time."""
     blob = await call.owned.read(Store.blob, call.blob)
     wanted = call.request.headers.get("range")
-    start, stop = (0, blob.size) if wanted is None else _range(wanted, blob)
-    whole = wanted is None and blob.size <= PIECE
-    stop = min(stop, start + PIECE)
-    content = await call.owned.read(Store.read_blob, blob.hash, start=start, length=max(1, stop - start))
     headers = {
         "accept-ranges": "bytes",
         "content-disposition": f'attachment; filename="{blob.hash[:16]}"',
         "etag": f'"{blob.hash}"',
         "cache-control": "private, max-age=31536000, immutable",
     }
-    if not whole:
-        headers["content-range"] = f"bytes {start}-{stop - 1}/{blob.size}"
-    return Answer(content=content, status=200 if whole else 206, headers=headers)
+    if wanted is None:
+        pieces = _pieces(call.owned, blob) if call.request.method == "GET" else iter(())
+        headers["content-length"] = str(blob.size)
+        return Answer(app=StreamingResponse(pieces, headers=headers, media_type="application/octet-stream"))
+    start, stop = _range(wanted, blob)
+    stop = min(stop, start + PIECE)
+    headers["content-range"] = f"bytes {start}-{stop - 1}/{blob.size}"
+    content = await call.owned.read(Store.read_blob, blob.hash, start=start, length=stop - start)
+    return Answer(content=content, status=206, headers=headers)
+
+
+async def _pieces(owned: Owned, blob: Blob) -> AsyncIterator[bytes]:
+    """All bytes, a piece in memory at a time."""
+    for start in range(0, blob.size, PIECE):
+        yield await owned.read(Store.read_blob, blob.hash, start=start, length=PIECE)
 
 
 def _range(told: str, blob: Blob) -> tuple[int, int]:
@@ -133,7 +144,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="GET",
         path="/api/blobs/{blob}",
         name="download",
-        summary="The bytes of an attachment, or a range of them; at most one mebibyte at a time.",
+        summary="The bytes of an attachment, or a range of them; of a range at most one mebibyte at a time.",
         run=download,
         body=Nothing,
         query=Nothing,
