@@ -253,6 +253,23 @@ def test_a_result_for_a_call_that_nobody_made_is_refused_and_adds_nothing(ai: Ai
     assert items(ai, conversation) == []
 
 
+def test_a_request_of_which_only_the_last_words_are_refused_adds_nothing(ai: Ai) -> None:
+    conversation = ai.conversations.create().id
+    deep: dict[str, Any] = {}
+    for _ in range(70):
+        deep = {"properties": deep}
+    said = [{"role": "assistant", "content": "before"}, {"role": "user", "content": "hello"}]
+    for more in (
+        {"tools": [WEATHER | {"parameters": deep}]},
+        {"extra_headers": {"Idempotency-Key": ""}},
+        {"extra_headers": {"Idempotency-Key": "k" * 300}},
+    ):
+        with pytest.raises(openai.APIStatusError) as refused:
+            ai.responses.create(model="scripted", conversation=conversation, input=said, **more)
+        assert refused.value.status_code in (400, 413)
+    assert items(ai, conversation) == []
+
+
 @pytest.mark.parametrize("key", [None, "k"])
 def test_a_session_that_was_made_for_a_request_that_is_refused_goes_again(
     house: House, ai: Ai, key: str | None

@@ -12,7 +12,9 @@ from msgspec.structs import replace
 
 from backstay.errors import Conflict, Rejected, RevisionMismatch
 from backstay.model.address import Address
-from backstay.model.ids import SessionId
+from backstay.model.codec import check_name, encode_parts
+from backstay.model.ids import SessionId, TurnId
+from backstay.model.limits import Limits
 from backstay.model.session import Ttl
 from backstay.model.turn import Turn
 from backstay.runtime.owned import Owned
@@ -28,6 +30,7 @@ from backstay.store.port import Store
 # What is not to be stored is deleted when it has been answered; should nobody be left to do that, time will.
 FLEETING = Ttl(idle=3_600)
 TRIES = 5
+_SAMPLE = TurnId("trn_" + "0" * 26)
 
 
 class Wanted(NamedTuple):
@@ -59,6 +62,7 @@ async def accept(
     fleeting: bool = False,
 ) -> TurnHandle:
     """Accept a request; durable when this returns."""
+    _check(wanted)
     if conversation is not None:
         await owned.read(Store.session, conversation)
         return await _send(owned, wanted, Target(conversation))
@@ -73,6 +77,15 @@ async def accept(
         except RevisionMismatch:
             continue  # Something happened there meanwhile: perhaps it is not the newest any more.
     return await _send(owned, wanted, await _forked(owned, wanted, previous))
+
+
+def _check(wanted: Wanted) -> None:
+    """Raise what the second half of a request would be refused for, before the first half is recorded."""
+    limits = Limits()
+    if wanted.key is not None:
+        check_name("the request id", wanted.key, limits.name_bytes)
+    if wanted.words.before:
+        encode_parts(with_request(wanted.words.input, replace(wanted.request, items=_SAMPLE)), limits)
 
 
 async def _new(owned: Owned, wanted: Wanted, *, fleeting: bool) -> Target:
