@@ -274,7 +274,7 @@ def test_a_client_that_leaves_is_noticed(house: House, client: httpx2.Client) ->
     until_metric(client, "backstay_streams", 0)
 
 
-def test_a_revoked_token_ends_its_streams(house: House, client: httpx2.Client) -> None:
+def test_a_revoked_token_ends_its_streams_in_good_order(house: House, client: httpx2.Client) -> None:
     session = new_session(client)
     given = client.post("/api/tokens", json={"name": "guest"}).json()
     with Reader(house.port, given["secret"], f"sessions={session}") as reader:
@@ -282,6 +282,7 @@ def test_a_revoked_token_ends_its_streams(house: House, client: httpx2.Client) -
         next(frames)
         client.delete(f"/api/tokens/{given['token']['id']}")
         assert list(frames) == []
+    assert reader.comments[-1] == ": bye"
 
 
 def test_more_streams_than_allowed_are_refused(path: Place) -> None:

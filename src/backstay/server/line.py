@@ -16,7 +16,11 @@ HEADERS = [
 
 
 class Gone(Exception):
-    """The client has left, reads too slowly, or may no longer read."""
+    """The client has left, or reads too slowly: there is nobody to say anything to."""
+
+
+class Dismissed(Exception):
+    """The client may no longer read."""
 
 
 class Line:
@@ -59,7 +63,7 @@ class Line:
         if now - self._checked >= self._service.settings.heartbeat_seconds:
             self._checked = now
             if not await self._service.still_holds(self._caller):
-                raise Gone
+                raise Dismissed
 
     async def _send(self, send: Send, message: Message) -> None:
         """Hand bytes on. A client that does not take them in time is let go of: it can come back and go on."""

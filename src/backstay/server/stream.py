@@ -18,7 +18,7 @@ from backstay.model.ids import SessionId
 from backstay.runtime.owned import Lookout
 from backstay.server.caller import Caller
 from backstay.server.cursor import Place, encode, spell
-from backstay.server.line import Gone, Line
+from backstay.server.line import Dismissed, Gone, Line
 from backstay.server.logs import log
 from backstay.server.service import Service
 from backstay.server.sessionlist import first_page
@@ -63,6 +63,8 @@ class EventStream:
                 await self._tell(send, lookout, listening)
             except Gone:
                 return
+            except Dismissed:
+                pass
             except BackstayError as error:
                 # The store is away, or closed under us: whoever comes back with the last id goes on from there.
                 log.warning("stream ended early", extra={"error": str(error.args[0])})

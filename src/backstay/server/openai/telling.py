@@ -19,7 +19,7 @@ from backstay.runtime.owned import Lookout
 from backstay.runtime.turn import TurnHandle
 from backstay.server.call import Call
 from backstay.server.caller import Caller
-from backstay.server.line import Gone, Line
+from backstay.server.line import Dismissed, Gone, Line
 from backstay.server.logs import log
 from backstay.server.openai.items import Value
 from backstay.server.openai.narration import Narrator
@@ -123,6 +123,8 @@ class TurnStream:
                 farewell = self._teller.farewell() if self._teller.over else farewell
             except Gone:
                 return
+            except Dismissed:
+                pass
             except BackstayError as error:
                 # The store is away, or closed under us: whoever comes back goes on from the last number it saw.
                 log.warning("stream ended early", extra={"error": str(error.args[0])})
