@@ -206,7 +206,10 @@ def _settings(values: Mapping[str, object], where: str) -> Settings:
     try:
         return msgspec.convert(dict(values), Settings, strict=False)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}: {error}", hint="`backstay config` lists every setting and its value.") from error
+        said, _, at = str(error).partition(" - at `$.")
+        named = f"{at.rstrip('`')}: " if at else ""
+        hint = "Give it another value." if at else "`backstay config --config /dev/null` lists every setting."
+        raise ConfigError(f"{where}: {named}{said}", hint=hint) from error
 
 
 def _checked(settings: Settings) -> Settings:

@@ -241,14 +241,14 @@ def test_a_chat_goes_on_where_the_last_one_in_this_directory_was(folder: Path, p
     assert re.findall(r"^› (.*)$", from_here, re.MULTILINE) == ["second", "third", "fifth", "sixth"]
 
 
-def test_a_session_is_named_by_address_or_id(folder: Path, place: Place) -> None:
+def test_a_session_is_named_by_address_or_id_or_its_first_letters(folder: Path, place: Place) -> None:
     address = "chat://telegram/dm/42"
     told = piped(folder, *with_database(place), "--address", address, said=b"hello\n").stdout.decode()
     session = re.findall(r"ses_\w+", told)[0]
 
     again = piped(folder, *with_database(place), "--session", session, said=b"again\n").stdout.decode()
 
-    silent = piped(folder, *with_database(place), "--session", session, said=b"").stdout.decode()
+    silent = piped(folder, *with_database(place), "--session", session[:-2], said=b"").stdout.decode()
 
     assert re.findall(r"^› (.*)$", again, re.MULTILINE) == ["hello", "again"]
     assert re.findall(r"^› (.*)$", silent, re.MULTILINE) == ["hello", "again"]
@@ -258,7 +258,7 @@ def test_a_session_is_named_by_address_or_id(folder: Path, place: Place) -> None
     ("arguments", "complaint"),
     [
         (["--session", "ses_01kb000000000000000000000x"], "error: "),
-        (["--session", "nonsense"], "error: "),
+        (["--session", "nonsense"], "error: no session is called 'nonsense'"),
         (["--address", "nonsense"], "error: "),
         (["--agent", "nobody:here"], "error: "),
         (["--to", "nobody"], "error: no agent is called 'nobody'"),
@@ -267,6 +267,7 @@ def test_a_session_is_named_by_address_or_id(folder: Path, place: Place) -> None
         (["--server", "nonsense"], "error: --server is not"),
         (["--server", "http://127.0.0.1:1"], "error: there is no token"),
         (["--server", "http://127.0.0.1:1", "--token", "x"], "error: the server cannot be reached"),
+        (["--server", "http://127.0.0.1:1", "--token", "x"], "Check that a server runs at http://127.0.0.1:1"),
     ],
 )
 def test_what_makes_no_sense_is_a_sentence(folder: Path, arguments: list[str], complaint: str) -> None:

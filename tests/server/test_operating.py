@@ -47,22 +47,25 @@ def test_flags_beat_the_environment_which_beats_the_file(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "environment"),
+    ("text", "environment", "named"),
     [
-        ("prot = 1", {}),
-        ('port = "many"', {}),
-        ("port =", {}),
-        ("", {"BACKSTAY_PORT": "many"}),
-        ("", {"BACKSTAY_AUTH": "perhaps"}),
+        ("prot = 1", {}, "backstay.toml: Object contains unknown field `prot`"),
+        ('port = "many"', {}, "backstay.toml: port: "),
+        ("port =", {}, "backstay.toml is not TOML: "),
+        ("", {"BACKSTAY_PORT": "many"}, "environment: port: "),
+        ("", {"BACKSTAY_AUTH": "perhaps"}, "environment: auth: "),
     ],
 )
-def test_a_setting_that_makes_no_sense_is_named(tmp_path: Path, text: str, environment: dict[str, str]) -> None:
+def test_a_setting_that_makes_no_sense_is_named(
+    tmp_path: Path, text: str, environment: dict[str, str], named: str
+) -> None:
     file = tmp_path / "backstay.toml"
     file.write_text(text)
 
     with pytest.raises(ConfigError) as refused:
         choose({}, environment, file=file, home=tmp_path)
 
+    assert named in str(refused.value)
     assert refused.value.advice
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from backstay.cli.naming import SESSION
 from backstay.cli.options import chosen
 
 EXAMPLES = """\b
@@ -35,7 +36,7 @@ Exit status with --json: 0 every turn completed; otherwise how the first ended t
     help="What the server knows you by. [env: BACKSTAY_TOKEN; default: from --token-file]",
 )
 @click.option("--token-file", help="Where the token lies. [default: beside the database]")
-@click.option("--session", metavar="ID", help="Go on in this session.")
+@click.option("--session", type=SESSION, metavar="ID", help="Go on in this session; the first letters are enough.")
 @click.option("--address", help="Go on in the session behind this address.")
 @click.option("--workspace", metavar="PATH", help="Go on in the session of this directory. [default: where you are]")
 @click.option("--new", is_flag=True, help="Begin a new session; the address or directory leads to it from now on.")

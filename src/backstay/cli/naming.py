@@ -1,5 +1,6 @@
 """How a person names a session: by its id, by as much of it as is unique, or by an address that leads to it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -14,6 +15,8 @@ from backstay.model.session import Session
 from backstay.store import Store
 
 _SHOWN = 10
+# So many sessions are enough to see that a name is not clear.
+MANY = _SHOWN + 1
 _LETTERS = 26
 _PREFIX = "ses_"
 # The scope under which a directory's conversation is found again.
@@ -30,7 +33,7 @@ class SessionName(click.ParamType):  # type: ignore[type-arg]  # it takes one on
             told = chosen(ctx.params.get("file"), db=ctx.params.get("db"), owner=ctx.params.get("owner"))
             ask = Ask(told, json=True)
             with ask.store() as store:
-                found = _beginning_with(store, incomplete, ask.owner, limit=50)
+                found = store.beginning_with(prefix_of(incomplete), owner=ask.owner, limit=50)
         except BackstayError:
             return []  # A shell that completes has no place for an error; the command itself will tell.
         return [CompletionItem(one.id, help=plain.one_line(one.title or one.preview or "")) for one in found]
@@ -43,12 +46,27 @@ def find(store: Store, name: str, owner: str) -> Session:
     """The session that is meant, or an error that says why it is not clear which."""
     if "://" in name:
         return store.at(Address.parse(name), owner=owner)
-    if len(name) == len(_PREFIX) + _LETTERS and name.startswith(_PREFIX):
+    if is_whole(name):
         return store.session(check_session_id(name), owner=owner)
-    found = _beginning_with(store, name, owner, limit=_SHOWN + 1) if name else ()
+    return only(name, store.beginning_with(prefix_of(name), owner=owner, limit=MANY) if name else (), owner)
+
+
+def is_whole(name: str) -> bool:
+    """Whether it looks like an id, and not like the beginning of one."""
+    return len(name) == len(_PREFIX) + _LETTERS and name.startswith(_PREFIX)
+
+
+def prefix_of(name: str) -> str:
+    """How the id begins that is meant by its first letters."""
+    return name if name.startswith(_PREFIX) or _PREFIX.startswith(name) else _PREFIX + name
+
+
+def only(name: str, found: Sequence[Session], owner: str | None = None) -> Session:
+    """The one session that was found under this name, or an error that says why it is not clear which."""
     if not found:
+        whose = "" if owner is None else f" of {owner!r}"
         raise NotFound(
-            f"no session of {owner!r} is called {name!r}",
+            f"no session{whose} is called {name!r}",
             hint="`backstay list` shows their ids; the first letters of one are enough, or an address.",
         )
     if len(found) > 1:
@@ -79,12 +97,7 @@ def directory(path: str) -> Path:
     return Path(path).expanduser().absolute()
 
 
-def _beginning_with(store: Store, text: str, owner: str, *, limit: int) -> tuple[Session, ...]:
-    prefix = text if text.startswith(_PREFIX) or _PREFIX.startswith(text) else _PREFIX + text
-    return store.beginning_with(prefix, owner=owner, limit=limit)
-
-
-def _ambiguous(name: str, found: tuple[Session, ...]) -> NotFound:
+def _ambiguous(name: str, found: Sequence[Session]) -> NotFound:
     shown = [f"  {one.id}  {plain.one_line(one.title or one.preview or '')}".rstrip() for one in found[:_SHOWN]]
     more = ["  …"] if len(found) > _SHOWN else []
     return NotFound(

@@ -45,6 +45,9 @@ class DirectExchange:
     async def sessions(self, limit: int) -> tuple[Session, ...]:
         return (await self._owned.read(Store.list, limit=limit)).sessions
 
+    async def beginning_with(self, prefix: str, limit: int) -> tuple[Session, ...]:
+        return await self._owned.read(Store.beginning_with, prefix, limit=limit)
+
     async def search(self, text: str) -> SearchPage:
         return await self._owned.read(Store.search, text)
 

@@ -61,6 +61,10 @@ class Exchange(Protocol):
         """The newest sessions."""
         ...
 
+    async def beginning_with(self, prefix: str, limit: int) -> tuple[Session, ...]:
+        """Sessions whose ids begin so; a server looks among the newest only."""
+        ...
+
     async def search(self, text: str) -> SearchPage:
         """Messages that match, best first."""
         ...

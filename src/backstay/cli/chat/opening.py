@@ -9,6 +9,7 @@ import httpx2
 import msgspec
 
 from backstay.agents.ladder import climb
+from backstay.cli.chat.choosing import choose
 from backstay.cli.chat.commands import NAMES
 from backstay.cli.chat.direct import DirectExchange
 from backstay.cli.chat.exchange import Exchange
@@ -22,7 +23,6 @@ from backstay.cli.naming import workspace
 from backstay.config import Chosen, is_loopback
 from backstay.errors import ConfigError
 from backstay.model.address import Address
-from backstay.model.ids import check_session_id
 from backstay.model.session import Session
 from backstay.runtime.app import open_app
 from backstay.server.casting import cast
@@ -108,7 +108,7 @@ async def _talk(exchange: Exchange, wanted: Wanted, place: Address | None, why: 
 
 async def _session(exchange: Exchange, wanted: Wanted, place: Address | None) -> Session:
     if place is None:
-        return await exchange.session(check_session_id(wanted.session or ""))
+        return await choose(exchange, wanted.session or "")
     return await (exchange.create(place) if wanted.new else exchange.resolve(place))
 
 

@@ -27,6 +27,8 @@ _SILENCE = 60.0
 # A summariser takes its time.
 _SUMMARY = 3_600.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+# So many of the newest sessions are looked through for one whose id begins as a person wrote.
+_LOOKED_THROUGH = 200
 
 
 class _Missing(Refused, NotFound):
@@ -80,6 +82,10 @@ class RemoteExchange:
 
     async def sessions(self, limit: int) -> tuple[Session, ...]:
         return (await self._ask("GET", f"api/sessions?limit={limit}", _Sessions)).sessions
+
+    async def beginning_with(self, prefix: str, limit: int) -> tuple[Session, ...]:
+        newest = await self.sessions(_LOOKED_THROUGH)
+        return tuple(session for session in newest if session.id.startswith(prefix))[:limit]
 
     async def search(self, text: str) -> SearchPage:
         return await self._ask("GET", "api/search", SearchPage, query={"q": text})
@@ -204,12 +210,15 @@ class RemoteExchange:
         try:
             response = await self._client.request(method, path, **sent)
         except httpx2.RequestError as error:
-            raise StoreUnavailable(
-                _in_words(error), hint="Look whether it was done before you repeat it; the chat goes on by itself."
-            ) from error
+            raise StoreUnavailable(_in_words(error), hint=self._advice(error)) from error
         if not response.is_success:
             raise _refusal(response.status_code, response.content)
         return _read(response.content, answer)
+
+    def _advice(self, error: httpx2.RequestError) -> str:
+        if isinstance(error, httpx2.ConnectError):
+            return f"Nothing was done. Check that a server runs at {self.name}: `backstay serve` starts one."
+        return "It may have been done: look before you repeat it."
 
 
 class _Place:

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from backstay.cli import plain
+from backstay.cli.chat.choosing import choose
 from backstay.cli.chat.commands import Order, help_lines, parse
 from backstay.cli.chat.exchange import Away, Back, Busy, Exchange, Told
 from backstay.cli.chat.paint import PROMPT
@@ -22,7 +23,7 @@ from backstay.cli.documents import ENDINGS, Kind, document, kind_of, write
 from backstay.cli.lineage import drawn
 from backstay.errors import BackstayError, InvalidPayload, NotFound, NothingToDo, StoreUnavailable, StoryChanged
 from backstay.model.address import Address
-from backstay.model.ids import SessionId, TurnId, check_session_id
+from backstay.model.ids import SessionId, TurnId
 from backstay.model.message import Message
 from backstay.model.search import SearchHit
 from backstay.model.session import Session
@@ -274,14 +275,14 @@ class Talk:
             lines = [_listing(number, session, self.session) for number, session in enumerate(sessions, 1)]
             await self._stage.show([Note("\n".join([*lines, "/resume NUMBER goes on in one of them"]))])
             return
-        await self._move(await self._exchange.session(self._named(which)))
+        await self._move(await self._named(which))
 
-    def _named(self, which: str) -> SessionId:
+    async def _named(self, which: str) -> Session:
         if not which.isdecimal():
-            return check_session_id(which)
+            return await choose(self._exchange, which)
         if not 1 <= int(which) <= len(self._listed):
             raise NotFound(f"there is no session {which} in the list", hint="/resume alone shows it.")
-        return self._listed[int(which) - 1]
+        return await self._exchange.session(self._listed[int(which) - 1])
 
     async def _search(self, words: str) -> None:
         found = await self._exchange.search(words)
