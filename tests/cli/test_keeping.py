@@ -8,9 +8,10 @@ from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 
+import apsw
 import pytest
 
-from backstay import open_store
+from backstay import open_blocking, open_store
 from backstay.store import Store
 from tests.cli.bots import ESCAPES
 from tests.cli.command import Tell, on_terminal, tell
@@ -40,6 +41,41 @@ def test_a_backup_is_the_store_at_one_moment_and_overwrites_nothing(
         assert (answer.code, "\nhint: " in answer.err) == (1, True), target
     assert told_file("backup", "copy.db", "--replace").code == 0
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_copy_takes_nothing_over_from_the_log_of_the_file_it_replaces(
+    told_file: Tell, file: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.db"
+    kept = a_store(file, sessions=1)
+    a_store(copy, sessions=3)
+    leave_log(copy)
+
+    assert told_file("backup", "copy.db", "--replace").code == 0
+
+    assert {one["id"] for one in tell(tmp_path, copy, "list", "--json").json["sessions"]} == set(kept)
+    assert tell(tmp_path, copy, "doctor").code == 0
+
+
+def leave_log(path: Path) -> None:
+    """Write, and leave the log beside the file, as a process does that is killed."""
+    log = Path(f"{path}-wal")
+    connection = apsw.Connection(str(path))
+    connection.wal_autocheckpoint(0)
+    connection.execute("UPDATE sessions SET title = 'of another store'")
+    written = log.read_bytes()
+    connection.close()
+    log.write_bytes(written)
+
+
+def test_a_copy_does_not_replace_a_store_in_which_somebody_works(told_file: Tell, file: Path, tmp_path: Path) -> None:
+    a_store(file, sessions=1)
+    with open_blocking(tmp_path / "copy.db") as app:
+        session = app.session()
+        answer = told_file("backup", "copy.db", "--replace")
+        assert (answer.code, "is in use" in answer.err) == (1, True)
+        assert session.messages() == ()
+    assert told_file("backup", "copy.db", "--replace").code == 0
 
 
 def test_a_server_is_backed_up_with_its_own_tools(tmp_path: Path, empty_database: str) -> None:

@@ -117,6 +117,9 @@ def backup(connection: apsw.Connection, target: Path, progress: Callable[[int, i
                     progress(work.page_count - work.remaining, work.page_count)
     finally:
         copy.close()
+    # A log that lies there belongs to the file that is replaced: SQLite would play it back into this one.
+    for log in ("-wal", "-shm", "-journal"):
+        Path(f"{target}{log}").unlink(missing_ok=True)
     unfinished.rename(target)
 
 

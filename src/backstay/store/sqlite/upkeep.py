@@ -11,7 +11,7 @@ from backstay.model.upkeep import Copied, Room, Schema
 from backstay.store.sqlite import migrations
 from backstay.store.sqlite.connection import open_reader, open_writer, pragma
 from backstay.store.sqlite.faults import in_our_words
-from backstay.store.sqlite.filelock import no_other_writer
+from backstay.store.sqlite.filelock import lives, no_other_writer
 from backstay.store.sqlite.filesystem import refuse_network
 from backstay.store.sqlite.migrations import refuse_foreign_file, shipped
 
@@ -108,6 +108,8 @@ def _refuse_target(path: Path, target: Path, *, replace: bool) -> None:
             raise ConfigError(f"{target} is the store itself", hint="Name another file.")
         if not replace:
             raise ConfigError(f"{target} is there already", hint="Name another file, or say --replace.")
+        if any(map(lives, Path(f"{target}.locks").glob("wrk_*"))):
+            raise ConfigError(f"{target} is in use by another process", hint="Stop whoever has it open first.")
 
 
 def _look_at(target: Path) -> None:
