@@ -219,6 +219,18 @@ def test_what_is_no_store_of_ours_is_said_so_and_left_alone(
     assert list(file.parent.iterdir()) == ([] if kind == "missing" else [file])
 
 
+def test_a_file_that_cannot_be_opened_is_not_taken_for_a_damaged_one(file: Path, told_file: Tell) -> None:
+    a_store(file, sessions=1)
+    log = Path(f"{file}-wal")
+    log.unlink(missing_ok=True)
+    log.mkdir(mode=0o700)
+
+    answer = told_file("doctor", "--json")
+
+    assert (answer.code, [about for about, _ in wrong(answer.json)]) == (6, ["file"])
+    assert "rescue" not in answer.out
+
+
 def test_a_newer_schema_is_told_and_an_older_one_can_be_migrated(tmp_path: Path, file: Path, told_file: Tell) -> None:
     a_store(file, sessions=1)
     connection = apsw.Connection(str(file))

@@ -31,6 +31,8 @@ _COMPLAINTS = 20
 _LITTLE = 100 << 20
 # What integrity_check says when only the search index, which can be made anew, is damaged.
 _INDEX = ("search", "fts5", "FTS5")
+# What SQLite says when the file may be whole, but is not for us to open now.
+_NOT_LET_IN = (apsw.CantOpenError, apsw.PermissionsError, apsw.ReadOnlyError, apsw.BusyError, apsw.LockedError)
 
 
 def checkup(path: Path, *, quick: bool, tell: Tell, mounts: Path = MOUNTS) -> Iterator[Finding]:
@@ -53,7 +55,7 @@ def checkup(path: Path, *, quick: bool, tell: Tell, mounts: Path = MOUNTS) -> It
         with in_our_words(str(path)), _reading(path) as reader:
             yield from _inside(reader, path, quick=quick, tell=tell)
     except BackstayError as error:
-        yield Finding(about="integrity", level="wrong", said=str(error.args[0]), advice=RESTORE)
+        yield _unread(error)
 
 
 def _library() -> Finding:
@@ -140,7 +142,7 @@ def _whose(path: Path) -> Finding:
     except SchemaMismatch as error:
         return Finding(about="schema", level="wrong", said=str(error.args[0]), advice=error.advice)
     except BackstayError as error:
-        return Finding(about="integrity", level="wrong", said=str(error.args[0]), advice=RESTORE)
+        return _unread(error)
     if ours != APPLICATION_ID:
         return _empty(path)
     newest = steps[-1].number
@@ -153,6 +155,13 @@ def _whose(path: Path) -> Finding:
             mend="migrate",
         )
     return Finding(about="schema", level="fine", said=str(schema))
+
+
+def _unread(error: BackstayError) -> Finding:
+    """What is damaged needs a backup; what only cannot be opened may be whole."""
+    if isinstance(error.__cause__, _NOT_LET_IN):
+        return Finding(about="file", level="wrong", said=str(error.args[0]), advice=error.advice)
+    return Finding(about="integrity", level="wrong", said=str(error.args[0]), advice=RESTORE)
 
 
 def _empty(path: Path) -> Finding:
