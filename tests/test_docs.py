@@ -63,14 +63,14 @@ def test_every_example_of_a_page_runs_from_top_to_bottom(
         monkeypatch.setenv(url, request.getfixturevalue("new_database")())
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("BACKSTAY_AGENT", "scripted")  # whatever else is found on this machine
-    space: dict[str, object] = {}
+    space: dict[str, object] = {"__name__": "__main__"}
 
     for example in blocks(page):
         if example.language == "python":
             code = compile("\n" * example.line + example.text, named(page), "exec")
             exec(code, space)  # the documentation is ours
 
-    assert space
+    assert "__builtins__" in space
 
 
 @pytest.mark.parametrize("page", pages_with("sh"), ids=named)

@@ -150,9 +150,9 @@ left to the client: the answer ends there, and what the client sends back is tol
 
     async def _pay(self, turn: AgentTurn, command: Pay) -> Words:
         if self._payments is None:
-            yield Text("I was given no place to pay into.\n")
+            yield Text("I was given no place to pay into; `backstay serve --demo` gives me one.\n")
         elif command.crash and not self._allow_crash:
-            yield Text("I am not allowed to crash here, so I did not pay.\n")
+            yield Text("I am not allowed to crash here, so I did not pay; under `backstay serve --demo` I am.\n")
         else:
             tool = payment_into(self._payments, then=_die) if command.crash else payment_into(self._payments)
             yield Text(await _called(turn, tool, {"amount": command.amount}))
@@ -164,7 +164,7 @@ left to the client: the answer ends there, and what the client sends back is tol
     async def _crash(self, turn: AgentTurn) -> Words:
         """Die without a farewell, once everything said so far is stored: asking for steering waits for that."""
         if not self._allow_crash:
-            yield Text("I am not allowed to crash here.\n")
+            yield Text("I am not allowed to crash here; under `backstay serve --demo` I am.\n")
             return
         yield Text("I am about to crash.\n")
         await turn.steering()
