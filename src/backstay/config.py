@@ -79,7 +79,7 @@ MEANINGS = {
     "agent_permission": "What an ACP agent hears that asks whether it may use a tool: ask (a person), allow or deny.",
     "probe": "Where a local server of models is looked for when no agent is named.",
     "probe_seconds": "How long all of them together are waited for.",
-    "on_interrupt": "What becomes of a turn whose process died: left for a person to retry, or gone on with.",
+    "on_interrupt": "What becomes of a turn whose process died: left for a person to retry, or resumed.",
     "owner": "Whose sessions the first token opens.",
     "auth": "Whether a token is needed. Only a server for this machine may go without.",
     "token_file": "Where the first token is kept. Without one, beside the database.",

@@ -102,6 +102,8 @@ def test_every_command_has_help_with_examples_and_an_answer_for_machines(told_fi
         shown = told_file(*name.split(), "--help")
         assert (shown.code, shown.err) == (0, "")
         assert "Examples:" in shown.out
+        # What a command does is said whole, also in the list of all.
+        assert not [line for line in shown.out.splitlines()[1:] if line.endswith("...")]
 
 
 def test_the_reference_names_every_exit_status() -> None:

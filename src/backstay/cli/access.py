@@ -35,7 +35,7 @@ Examples:
 """
 
 
-@click.group(epilog=EXAMPLES)
+@click.group(epilog=EXAMPLES, short_help="Give, list and revoke the tokens of a server's clients.")
 def tokens() -> None:
     """Give, list and revoke the tokens by which programs are known to a server."""
 
@@ -84,7 +84,7 @@ def revoke(ask: Ask, *, token: str) -> None:
         screen.facts([(f"revoked {gone.id}", gone.name)])
 
 
-@click.command(epilog=LINK)
+@click.command(epilog=LINK, short_help="Print the path of a link that signs one browser in.")
 @asks
 def link(ask: Ask) -> None:
     """Print the path of a link that signs one browser in, once, within 15 minutes."""

@@ -25,7 +25,7 @@ _SIGNS = {"fine": "ok", "note": "note", "wrong": "WRONG"}
 _COLOURS = {"fine": "green", "note": "yellow", "wrong": "red"}
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(epilog=EXAMPLES, short_help="Say what is wrong with a store, and what to do.")
 @click.option("--quick", is_flag=True, help="Do not read every page and every session.")
 @click.option("--fix", is_flag=True, help="Do what is safe and loses nothing, then look again.")
 @click.option(
@@ -39,7 +39,7 @@ _COLOURS = {"fine": "green", "note": "yellow", "wrong": "red"}
 def doctor(ask: Ask, *, quick: bool, fix: bool, folder: Path | None) -> None:
     """Look at a store from the disk to the last message, and say what is wrong and what to do. Changes nothing.
 
-    With --fix: take rights from strangers, end the turns of dead processes, forget dead workers, bring the search index
+    With --fix: make the files private, end the turns of dead processes, forget dead workers, bring the search index
     up to date or make it anew, migrate the schema. Damage is never repaired by guessing: restore a backup, or --rescue.
     """
     if folder is not None:

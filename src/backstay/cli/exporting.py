@@ -59,7 +59,7 @@ def export(ask: Ask, *, session: str, kind: Kind | None, output: Path | None, fo
 @click.argument("source", metavar="FILE|-")
 @asks
 def import_session(ask: Ask, *, source: str) -> None:
-    """Take in a session that was exported as JSON, and print its id.
+    """Import a session that was exported as JSON, and print its id.
 
     If its id is taken here, it becomes a copy with an id of its own.
     """

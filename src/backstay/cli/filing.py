@@ -81,7 +81,7 @@ def pin(ask: Ask, *, sessions: Sequence[str]) -> None:
 @_sessions
 @asks
 def unpin(ask: Ask, *, sessions: Sequence[str]) -> None:
-    """Pin sessions no longer."""
+    """Take the pin off sessions."""
     _each(ask, sessions, "unpinned", lambda store, one: store.pin(one.id, False, owner=ask.owner))
 
 
@@ -115,7 +115,7 @@ def tag(ask: Ask, *, session: str, tags: Sequence[str], remove: Sequence[str]) -
         _done(ask, [store.tag(found.id, owner=ask.owner, add=tags, remove=remove)], "tagged")
 
 
-@click.command(epilog=END)
+@click.command(epilog=END, short_help="End sessions for good; they stay readable.")
 @_sessions
 @asks
 def end(ask: Ask, *, sessions: Sequence[str]) -> None:

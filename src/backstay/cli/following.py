@@ -44,7 +44,7 @@ class Told(NamedTuple):
     position: int | None = None
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(epilog=EXAMPLES, short_help="Write what happens in one session, or in all, as it happens.")
 @click.argument("session", type=SESSION, required=False)
 @click.option(
     "--after",

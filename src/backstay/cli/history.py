@@ -65,7 +65,7 @@ def redo(ask: Ask, *, session: str) -> None:
         _moved(ask, found, store.redo(found.id, owner=ask.owner), "redone")
 
 
-@click.command(epilog=RETRY)
+@click.command(epilog=RETRY, short_help="Have the last message answered again.")
 @click.argument("session", type=SESSION)
 @speaking.agent_option
 @click.option("--request-id", help="Repeated with the same id, it is the same turn.")
@@ -84,7 +84,7 @@ def retry(ask: Ask, *, session: str, agent: str | None, request_id: str | None, 
     )
 
 
-@click.command(epilog=EDIT)
+@click.command(epilog=EDIT, short_help="Replace an earlier message, and have that answered.")
 @click.argument("session", type=SESSION)
 @click.argument("text", nargs=-1)
 @click.option("--message", help="Which message of yours. [default: the last one]")
@@ -119,7 +119,7 @@ def edit(
     )
 
 
-@click.command(epilog=FORK)
+@click.command(epilog=FORK, short_help="Begin a new session from this one, and print its id.")
 @click.argument("session", type=SESSION)
 @click.option("--at", metavar="MESSAGE|TURN", help="Up to and including it. [default: all that was said]")
 @asks

@@ -39,7 +39,7 @@ Examples:
 _DAY, _HOUR = 86_400.0, 3_600.0
 
 
-@click.command(epilog=BACKUP)
+@click.command(epilog=BACKUP, short_help="Copy a store to a file while others use it, and check it.")
 @click.argument("target", type=click.Path(path_type=Path))
 @click.option("--replace", is_flag=True, help="Replace a file that is there, once the copy is complete.")
 @asks
@@ -57,10 +57,10 @@ def backup(ask: Ask, *, target: Path, replace: bool) -> None:
 @click.option("--apply", is_flag=True, help="Do it; without this, only what there is to gain is shown.")
 @asks
 def vacuum(ask: Ask, *, apply: bool) -> None:
-    """Give the disk back what holds nothing any more. Without --apply nothing is changed.
+    """Give unused room back to the disk. Without --apply nothing is changed.
 
-    A file is written anew, for which as much room again is needed for a while, and writers wait; a PostgreSQL server
-    does it beside its work.
+    A file is written anew: meanwhile that takes as much room again, and writers wait. A PostgreSQL server does it
+    beside its work.
     """
     before = upkeep.room(ask.db)
     after = upkeep.vacuum(ask.db) if apply else None
@@ -81,9 +81,9 @@ def vacuum(ask: Ask, *, apply: bool) -> None:
 @click.option("--apply", is_flag=True, help="Do it; without this, only what would go is shown.")
 @asks
 def retain(ask: Ask, *, closed_for: float | None, fold_after: float | None, apply: bool) -> None:
-    """Remove what is kept for too long, of all owners. Without --apply nothing is changed.
+    """Remove what was kept long enough, for all owners. Without --apply nothing is changed.
 
-    Sessions whose time to live is over are closed, and uploads that no message took in a day are dropped; with
+    Sessions whose time to live is over are closed, and uploads that no message used within a day are dropped; with
     --closed-for, sessions that ended or expired are deleted, with all they said; with --fold-after, the words of ended
     turns, which are kept as they were streamed and as messages, are kept as messages only.
     """
@@ -143,7 +143,7 @@ def migrate(ask: Ask) -> None:
         screen.facts([*told, ("copy of what was", kept)] if kept else told)
 
 
-@click.command(epilog=MOVE)
+@click.command(epilog=MOVE, short_help="Bring a whole store to another, empty database.")
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO", required=False)
 @click.option("--call-off", is_flag=True, help="Let the source of an unfinished move take writes again.")

@@ -27,7 +27,7 @@ _REASONS = {
 }
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(epilog=EXAMPLES, short_help="Draw the windows of a session as a tree.")
 @click.argument("session", type=SESSION)
 @asks
 def lineage(ask: Ask, *, session: str) -> None:
