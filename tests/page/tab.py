@@ -35,7 +35,7 @@ class Person:
         self._context.set_default_timeout(PATIENCE)
         self._context.add_init_script(POLICY)
         self.complaints: list[str] = []
-        self._sign_in()
+        self.sign_in()
 
     def __enter__(self) -> Self:
         return self
@@ -54,7 +54,8 @@ class Person:
         page.on("pageerror", self._object)
         return Tab(page, self.client).go(session, view)
 
-    def _sign_in(self) -> None:
+    def sign_in(self) -> None:
+        """Sign the browser in, again if need be."""
         # What the page behind a link does, without drawing it.
         code = self.client.post("/api/links").json()["path"].partition("#")[2]
         answer = self._context.request.post(f"{self._root}/api/login", data={"code": code})

@@ -313,7 +313,7 @@ def test_a_session_goes_out_as_a_file_and_comes_in_again(person: Person, client:
         tab.choose("Export as a file")
     path = downloading.value.path()
     client.delete(f"/api/sessions/{session}")
-    expect(tab.page.get_by_text("This session is deleted")).to_be_visible()
+    expect(tab.page.get_by_text("This session was deleted")).to_be_visible()
 
     tab.page.get_by_role("button", name="default, patient").click()
     tab.page.get_by_label("Import a session").set_input_files(

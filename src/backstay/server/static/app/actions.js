@@ -1,18 +1,26 @@
 // What a reader can do to the open session. Each is one request; what comes of it is told by the stream.
 import { ask, insist, patch, post, put, remove } from "./api.js";
+import { draftOf } from "./draft.js";
 import { attempt, tell } from "./notices.js";
-import { current, enter, story, toNow } from "./room.js";
+import { closed, current, empty, enter, story, toNow } from "./room.js";
 import { go } from "./route.js";
 import { lines } from "./shelf.js";
 
 const at = (rest) => `/api/sessions/${current.value}${rest}`;
 
-/** A new session with nothing in it; its id. */
+let newest = null;
+let making = null;
+
+/** A new session with nothing in it; its id. The one that was made last is as new while nothing was written in it. */
 export async function create() {
-  const { id } = await post("/api/sessions");
-  go(id);
-  return id;
+  if (newest && isUntouched(newest)) return newest;
+  making ??= post("/api/sessions").finally(() => (making = null));
+  newest = (await making).id;
+  go(newest);
+  return newest;
 }
+
+const isUntouched = (id) => location.hash === `#${id}` && (current.value !== id || (empty.value && !closed.value && !draftOf(id)));
 
 /** Say something, until it is accepted. Where it went: another session, if it was forked. */
 export async function say(session, said, { agent, ifBusy = "enqueue", told } = {}) {
@@ -31,14 +39,14 @@ export const retry = (agent) => attempt(() => insist(at("/retry"), agent ? { age
 export const undo = () => attempt(() => post(at("/undo")));
 export const redo = () => attempt(() => post(at("/redo")));
 export const compact = () => attempt(() => post(at("/compact")));
-export const edit = (message, text) =>
+export const edit = (message, parts) =>
   attempt(async () => {
-    const turn = await insist(at(`/messages/${message}/edit`), { text });
+    const turn = await insist(at(`/messages/${message}/edit`), { parts });
     toNow();
     return turn;
   });
 export const withdraw = (turn) => attempt(() => remove(`/api/turns/${turn}`));
-export const rewrite = (turn, text) => attempt(() => patch(`/api/turns/${turn}`, { text }));
+export const rewrite = (turn, parts) => attempt(() => patch(`/api/turns/${turn}`, { parts }));
 export const reorder = (turns) => attempt(() => put(at("/waiting"), { turns }));
 export const decide = (turn, call, approved) =>
   attempt(() => put(`/api/turns/${turn}/calls/${encodeURIComponent(call)}/decision`, { approved }));

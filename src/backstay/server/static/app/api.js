@@ -1,4 +1,8 @@
 // The API: one function that asks, and errors that say what the server said.
+import { signal } from "../vendor/page.js";
+
+/** Grows when the server says that it does not know us. */
+export const unknown = signal(0);
 
 /** What the server refused, with its hint of what to do next. `status` 0: it could not be reached. */
 export class Refused extends Error {
@@ -13,16 +17,22 @@ export class Refused extends Error {
 }
 
 /** Ask for something; what comes back as JSON, or nothing. */
-export async function ask(method, path, { body, headers = {}, query = {}, raw } = {}) {
+export async function ask(method, path, { body, headers = {}, query = {}, raw, keepalive = false } = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
   const url = given.length ? `${path}?${new URLSearchParams(given)}` : path;
   const sent = raw ? { body: raw, type: "application/octet-stream" } : { body: JSON.stringify(body), type: "application/json" };
   const typed = body === undefined && !raw ? {} : { "content-type": sent.type };
-  const answer = await fetch(url, { method, headers: { ...typed, ...headers }, body: sent.body }).catch(() => null);
+  const answer = await fetch(url, { method, headers: { ...typed, ...headers }, body: sent.body, keepalive }).catch(() => null);
   if (!answer) throw new Refused(0, "unreachable", "The server cannot be reached.", "It is tried again by itself.");
   if (answer.ok) return answer.status === 204 ? null : answer.json();
+  if (answer.status === 401) throw stranger();
   const problem = await answer.json().catch(() => ({}));
   throw new Refused(answer.status, problem.code, problem.title ?? answer.statusText, problem.hint ?? "");
+}
+
+function stranger() {
+  unknown.value += 1;
+  return new Refused(401, "unauthorized", "This browser is no longer signed in.", "Open a link that `backstay link` makes.");
 }
 
 export const get = (path, query) => ask("GET", path, { query });

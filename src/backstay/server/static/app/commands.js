@@ -1,5 +1,6 @@
 // Slash commands: what can be done without leaving the keyboard. Any other word with a slash is said to the agent.
 import { compact, create, file, fork, redo, retry, save, stop, undo } from "./actions.js";
+import { tell } from "./notices.js";
 import { current } from "./room.js";
 import { go } from "./route.js";
 import { sheet } from "./sheet.js";
@@ -12,11 +13,16 @@ export const COMMANDS = [
   { name: "fork", what: "Go on in a copy of this session", run: () => fork() },
   { name: "compact", what: "Have what came before summarised for the agent", run: compact },
   { name: "stop", what: "Stop the answer", run: stop },
-  { name: "rename", what: "Give this session a name: /rename Tea", run: (rest) => rest && file(current.value, { title: rest }) },
+  { name: "rename", what: "Give this session a name: /rename Tea", run: rename },
   { name: "lineage", what: "See what became of this session", run: () => go(current.value, "lineage") },
   { name: "export", what: "Save this session as a file", run: () => save(current.value) },
   { name: "help", what: "Shortcuts and commands", run: () => (sheet.value = "help") },
 ];
+
+function rename(name) {
+  if (name) return file(current.value, { title: name });
+  return tell("Write the name after the command: /rename Tea");
+}
 
 /** The commands that begin like this, while a command is being written. */
 export function suggested(text) {

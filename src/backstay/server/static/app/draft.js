@@ -1,9 +1,12 @@
 // The draft: what is being written in a session, kept by the server so that another tab or a restart finds it.
 import { signal } from "../vendor/page.js";
-import { get, put } from "./api.js";
+import { ask, get } from "./api.js";
 
 const WAIT = 400;
+// A browser sends no more than 64 KB for a page that is gone.
+const FAREWELL = 16_000;
 const texts = signal(new Map());
+/** The sessions whose draft the server does not have yet, each with when it is told. */
 const timers = new Map();
 
 /** What is written in a session so far. */
@@ -16,26 +19,31 @@ export function write(session, text) {
   timers.set(session, setTimeout(() => keep(session), WAIT));
 }
 
-/** Fetch what was left here, unless something is being written already. */
+/** Fetch what was left here, perhaps by another tab, unless something is being written. */
 export async function fetchDraft(session) {
-  if (texts.value.has(session)) return;
-  const marks = await get(`/api/sessions/${session}/marks`).catch(() => null);
-  if (marks && !texts.value.has(session)) texts.value = new Map(texts.value).set(session, marks.draft);
+  const before = draftOf(session);
+  const marks = timers.has(session) ? null : await get(`/api/sessions/${session}/marks`).catch(() => null);
+  if (marks && !timers.has(session) && draftOf(session) === before) texts.value = new Map(texts.value).set(session, marks.draft);
 }
 
 /** Let the server have it; if it cannot be reached, once it can. */
 async function keep(session) {
   clearTimeout(timers.get(session));
+  const text = draftOf(session);
   try {
-    await put(`/api/sessions/${session}/draft`, { text: draftOf(session) });
+    await ask("PUT", `/api/sessions/${session}/draft`, { body: { text }, keepalive: text.length < FAREWELL });
   } catch (error) {
-    if (error.unreachable) timers.set(session, setTimeout(() => keep(session), 2000));
+    if (error.unreachable) return void timers.set(session, setTimeout(() => keep(session), 2000));
   }
+  if (draftOf(session) === text) timers.delete(session);
 }
+
+// A page that goes away cannot wait for hands to rest.
+addEventListener("pagehide", () => [...timers.keys()].forEach(keep));
 
 /** What was accepted is no draft any more; what was written since is. */
 export function sent(session, text) {
   const now = draftOf(session);
-  texts.value = new Map(texts.value).set(session, now.startsWith(text) ? now.slice(text.length).trimStart() : now);
+  write(session, now.startsWith(text) ? now.slice(text.length).trimStart() : now);
   keep(session);
 }

@@ -3,6 +3,7 @@ import { create, step, stop } from "./actions.js";
 import { attempt } from "./notices.js";
 import { passage, past, story, toNow } from "./room.js";
 import { sheet, sidebar } from "./sheet.js";
+import { composing } from "./typing.js";
 
 const writing = (target) => target.closest?.("input, textarea, select, [contenteditable]");
 
@@ -13,8 +14,9 @@ addEventListener("keydown", (event) => {
   act();
 });
 
-function actOf({ key, ctrlKey, metaKey, altKey, target, isComposing }) {
-  if (isComposing) return null;
+function actOf(event) {
+  if (composing(event)) return null;
+  const { key, ctrlKey, metaKey, altKey, target } = event;
   if ((ctrlKey || metaKey) && key.toLowerCase() === "k") return () => (sheet.value = sheet.value === "search" ? null : "search");
   if (altKey && key === "ArrowDown") return () => step(1);
   if (altKey && key === "ArrowUp") return () => step(-1);

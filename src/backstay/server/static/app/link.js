@@ -1,6 +1,6 @@
 // The link: one stream for the list and the open session. It comes back by itself, and goes on where it was.
 import { signal } from "../vendor/page.js";
-import { get, Refused } from "./api.js";
+import { get, unknown } from "./api.js";
 
 /** connecting · live · lost · stranger; and since when. */
 export const connection = signal({ state: "connecting", since: Date.now() });
@@ -27,9 +27,9 @@ export function rest() {
   source = null;
 }
 
-/** Listen again after a rest. */
+/** Listen again after a rest, or if we were signed in again meanwhile. */
 export function wake() {
-  if (!source) connect();
+  if (!source || connection.value.state === "stranger") connect();
 }
 
 /** Open the stream, from the last place that was heard. */
@@ -56,14 +56,19 @@ addEventListener("online", () => connection.value.state === "lost" && connect())
 async function lost() {
   source?.close();
   become("lost");
-  try {
-    await get("/api/me");
-  } catch (error) {
-    if (error instanceof Refused && error.status === 401) return become("stranger");
-  }
+  await get("/api/me").catch(() => {});
+  if (connection.value.state === "stranger") return;
   clearTimeout(again);
   again = setTimeout(connect, 700);
 }
+
+// Whoever is told so first: a stream notices later.
+unknown.subscribe((times) => {
+  if (!times) return;
+  clearTimeout(again);
+  source?.close();
+  become("stranger");
+});
 
 function become(state) {
   if (connection.value.state !== state) connection.value = { state, since: Date.now() };

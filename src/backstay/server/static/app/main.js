@@ -4,7 +4,7 @@ import { html, render } from "./html.js";
 import "./keys.js";
 import { nameOf } from "./lines.js";
 import { connection, rest, wake } from "./link.js";
-import { enter, line, running, story } from "./room.js";
+import { enter, line, past, running, story } from "./room.js";
 import { route } from "./route.js";
 import { about, learn } from "./server.js";
 import { loaded, more } from "./shelf.js";
@@ -17,8 +17,9 @@ render(html`<${Shell} />`, page);
 
 let entered;
 effect(() => {
-  const { session, message } = route.value;
+  const { session, message, view } = route.value;
   untracked(() => {
+    if (view === "lineage") past.value = null;
     if (session === entered && !message) return;
     entered = session;
     enter(session, message);
@@ -31,13 +32,15 @@ effect(() => {
   document.title = sign + name + (line.value ? " · Backstay" : "");
 });
 
-// What could not be learned while the server was away is learned when it is back.
+// What could not be learned while the server was away is learned when it is back; perhaps others answer there by now.
+let missed = true;
 effect(() => {
   const { state } = connection.value;
   untracked(() => {
-    if (state === "lost" || state === "stranger") return;
-    if (!about.value) learn().catch(() => {});
-    if (!loaded.value) more().catch(() => {});
+    const away = state === "lost" || state === "stranger";
+    if (missed && !away) learn().catch(() => {});
+    if (!loaded.value && !away) more().catch(() => {});
+    missed = away || !about.value;
   });
 });
 

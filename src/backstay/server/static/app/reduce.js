@@ -290,6 +290,12 @@ const topOf = ({ window, behind, behind_until, messages }) => ({
 /** The words of these parts, as a person reads them. */
 export const textOf = (parts) => parts.filter((part) => part.type === "text").map((part) => part.text).join("\n");
 
+/** What came with the words of these parts. */
+export const besides = (parts) => parts.filter((part) => part.type !== "text");
+
+/** The same parts in other words: files stay with what is said anew. */
+export const reworded = (parts, text) => [{ type: "text", text }, ...besides(parts)];
+
 function inTurn(state, event, change) {
   const place = state.entries.findLastIndex((entry) => entry.turn === event.turn);
   return place < 0 ? state : { ...state, entries: state.entries.with(place, change(state.entries[place])) };

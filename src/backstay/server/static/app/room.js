@@ -4,7 +4,7 @@ import { batch, computed, signal } from "../vendor/page.js";
 import { get, put } from "./api.js";
 import { countOf, piecesOf, sizeAfter } from "./helping.js";
 import { connection, follow } from "./link.js";
-import { tell } from "./notices.js";
+import { attempt, tell } from "./notices.js";
 import * as passages from "./passage.js";
 import { join, open, prepend, reduce } from "./reduce.js";
 import { hearLine, lines, noteRead } from "./shelf.js";
@@ -40,30 +40,37 @@ let drawing = 0;
 let opening = 0;
 let lostAt = null;
 
-/** Open a session, or none; with a message to show, the page of it that has the message. `afresh`: see `follow`. */
-export async function enter(id, message = null, { afresh = false } = {}) {
+/** Open a session, or none; with a message to show, the page of it that has the message. `afresh`: see `follow`.
+ *  `again`: it is tried once more, and the reader knows why. */
+export async function enter(id, message = null, { afresh = false, again = false } = {}) {
   const visit = (opening += 1);
   if (reading) tellRead();
   pending = [];
   lostAt = null;
   batch(() => {
     current.value = id;
-    past.value = passage.value = target.value = trouble.value = recovery.value = null;
+    past.value = passage.value = target.value = recovery.value = null;
+    if (!again) trouble.value = null;
     if (story.value?.session !== id) story.value = null;
   });
   if (!id) return follow(null, 0, hear);
   try {
     const chapter = await get(`/api/sessions/${id}/chapter`, { last: PAGE });
     if (visit !== opening) return;
+    trouble.value = null;
     story.value = open(chapter);
     hearLine("listed", chapter.session);
     follow(id, chapter.session.last_event, hear, { afresh });
     markRead();
-    if (message) await show(message);
   } catch (error) {
-    if (visit === opening) trouble.value = error;
-    follow(null, 0, hear);
+    if (visit !== opening) return;
+    trouble.value = error;
+    if (error.unreachable) setTimeout(() => visit === opening && enter(id, message, { again: true }), 2000);
+    if (!again) follow(null, 0, hear);
+    return;
   }
+  // What is not there is no reason to hide what is.
+  if (message) attempt(() => show(message));
 }
 
 /** Read the session anew where events do not tell what stands there; what is shown stays until it is here. */

@@ -2,28 +2,32 @@
 import { signal } from "../vendor/page.js";
 import { ask, post } from "./api.js";
 import { tell } from "./notices.js";
+import { closed, current, past } from "./room.js";
 import { about } from "./server.js";
 import { size } from "./words.js";
 
 export const MOST = 32 << 20;
 const FILES = 10;
 
-export const files = signal([]);
+const files = signal([]);
 let count = 0;
 
-/** Take files and begin to send them; what is too large is refused before a byte of it is sent. */
-export function attach(found) {
+/** The files that wait for the next message of a session. */
+export const filesOf = (session) => files.value.filter((file) => file.session === session);
+
+/** Take files for a session and begin to send them; what is too large is refused before a byte of it is sent. */
+export function attach(session, found) {
   for (const file of found) {
-    if (files.value.length >= FILES) return tell(`A message has at most ${FILES} files.`, "error");
+    if (filesOf(session).length >= FILES) return tell(`A message has at most ${FILES} files.`, "error");
     if (file.size > MOST) tell(`${file.name} is larger than ${size(MOST)}.`, "error");
     else if (!file.size) tell(`${file.name} is empty.`, "error");
-    else send(file);
+    else send(session, file);
   }
 }
 
-async function send(file) {
+async function send(session, file) {
   const id = (count += 1);
-  files.value = [...files.value, { id, name: file.name, size: file.size, type: file.type || "application/octet-stream", done: 0, blob: null }];
+  files.value = [...files.value, { id, session, name: file.name, size: file.size, type: file.type || "application/octet-stream", done: 0, blob: null }];
   try {
     const upload = await post("/api/uploads");
     const piece = Math.min(1 << 20, about.value?.body_bytes ?? 1 << 20);
@@ -46,3 +50,12 @@ export const drop = (id) => (files.value = files.value.filter((file) => file.id 
 /** The files as parts of a message. */
 export const partsOf = (sent) =>
   sent.map(({ blob, name, type, size }) => ({ type: "attachment", blob, name, media_type: type, size }));
+
+// A file that is dropped anywhere on the page is meant for the message, and not for the browser to open.
+const brings = ({ dataTransfer, target }) => dataTransfer?.types.includes("Files") && !target.closest?.("input[type=file]");
+addEventListener("dragover", (event) => brings(event) && event.preventDefault());
+addEventListener("drop", (event) => {
+  if (!brings(event)) return;
+  event.preventDefault();
+  if (current.value && !closed.value && !past.value) attach(current.value, event.dataTransfer.files);
+});

@@ -6,8 +6,9 @@ import { html, useEffect, useRef, useState } from "../html.js";
 import { Icon } from "../icon.js";
 import { tell } from "../notices.js";
 import { cancelling, closed as shut, current, line, running } from "../room.js";
-import { about } from "../server.js";
-import { attach, drop, files, partsOf } from "../uploads.js";
+import { about, mainAgent } from "../server.js";
+import { composing } from "../typing.js";
+import { attach, drop, filesOf, partsOf } from "../uploads.js";
 import { size } from "../words.js";
 import { Queue } from "./queue.js";
 
@@ -21,6 +22,7 @@ const WAYS = [
 export function Composer({ onEditLast }) {
   const session = current.value;
   const text = session ? draftOf(session) : "";
+  const files = filesOf(session);
   const field = useRef(null);
   // Enter while a message is on its way: what is written by then goes after it.
   const post = useRef({ busy: false, again: false });
@@ -33,19 +35,22 @@ export function Composer({ onEditLast }) {
   const offered = suggested(text);
   const agents = about.value?.facts.agents ?? [];
   // Who was asked last goes on, unless somebody else is chosen or they are not here.
-  const agent = chosen ?? (agents.includes(line.value?.agent) ? line.value.agent : "default");
+  const agent = chosen ?? (agents.includes(line.value?.agent) ? line.value.agent : mainAgent());
   useEffect(() => {
     setChosen(null);
     if (session) fetchDraft(session);
     if (matchMedia("(pointer: fine)").matches) field.current?.focus();
   }, [session]);
   useEffect(() => grow(field.current), [text]);
+  // What was chosen for one answer is not meant for the next.
+  useEffect(() => setWay("enqueue"), [busy]);
 
   const send = async () => {
     const written = draftOf(session);
     const words = written.trim();
-    const ready = files.value.filter((file) => file.blob);
-    if (ready.length < files.value.length) return tell("A file is still on its way.");
+    const brought = filesOf(session);
+    const ready = brought.filter((file) => file.blob);
+    if (ready.length < brought.length) return tell("A file is still on its way.");
     if (!words && !ready.length) return;
     if (post.current.busy) return void (post.current.again = true);
     const asked = commandOf(words);
@@ -76,7 +81,7 @@ export function Composer({ onEditLast }) {
   };
 
   const keys = (event) => {
-    if (event.isComposing) return;
+    if (composing(event)) return;
     const { key, shiftKey } = event;
     if (offered.length && (key === "ArrowDown" || key === "ArrowUp")) {
       event.preventDefault();
@@ -93,16 +98,20 @@ export function Composer({ onEditLast }) {
       onEditLast();
     }
   };
-  const paste = (event) => event.clipboardData?.files.length && (event.preventDefault(), attach(event.clipboardData.files));
+  const paste = (event) => {
+    const { files: found } = event.clipboardData;
+    // Cells of a table come as words and as a picture of them: the words are meant.
+    if (found.length && !event.clipboardData.getData("text/plain")) (event.preventDefault(), attach(session, found));
+  };
 
-  return html`<section class="composer" aria-label="Write" onDragOver=${(event) => event.preventDefault()} onDrop=${(event) => (event.preventDefault(), attach(event.dataTransfer.files))}>
+  return html`<section class="composer" aria-label="Write">
     <${Queue} />
     ${offered.length > 0 && html`<ul class="offered" role="listbox" aria-label="Commands" id="offered" tabindex="0">
       ${offered.map((command, key) => html`<li key=${command.name} role="option" aria-selected=${key === picked} ref=${(item) => key === picked && item?.scrollIntoView({ block: "nearest" })} onMouseDown=${(event) => (event.preventDefault(), write(session, `/${command.name} `))}>
         <code>/${command.name}</code><span>${command.what}</span></li>`)}
     </ul>`}
     <div class="box">
-      ${files.value.length > 0 && html`<ul class="files" aria-label="Files">${files.value.map((file) => html`<li class="chip" key=${file.id}>
+      ${files.length > 0 && html`<ul class="files" aria-label="Files">${files.map((file) => html`<li class="chip" key=${file.id}>
         <${Icon} name="clip" /><span>${file.name}</span><span class="dim">${file.blob ? size(file.size) : `${Math.round((100 * file.done) / file.size)} %`}</span>
         <button type="button" class="quiet" aria-label=${`Remove ${file.name}`} onClick=${() => drop(file.id)}><${Icon} name="close" /></button></li>`)}</ul>`}
       <textarea ref=${field} rows="1" placeholder=${closed ? "This session is closed" : busy ? "Say something while it answers…" : "Write a message…"}
@@ -110,14 +119,14 @@ export function Composer({ onEditLast }) {
         onInput=${(event) => write(session, event.target.value)} onKeyDown=${keys} onPaste=${paste}></textarea>
       <div class="row">
         <label class="quiet attach" title="Attach files"><${Icon} name="clip" /><span class="unseen">Attach files</span>
-          <input type="file" multiple class="unseen" disabled=${closed} onChange=${(event) => (attach(event.target.files), (event.target.value = ""))} /></label>
+          <input type="file" multiple class="unseen" disabled=${closed} onChange=${(event) => (attach(session, event.target.files), (event.target.value = ""))} /></label>
         ${agents.length > 1 && html`<select aria-label="Who shall answer" value=${agent} onChange=${(event) => setChosen(event.target.value)}>
           ${agents.map((name) => html`<option key=${name} value=${name}>${name}</option>`)}</select>`}
         ${busy && html`<div class="ways" role="radiogroup" aria-label="While it answers">${WAYS.map(([value, name, what]) => html`
           <label key=${value} title=${what} class=${way === value ? "on" : ""}><input type="radio" name="way" value=${value} checked=${way === value} onChange=${() => setWay(value)} />${name}</label>`)}</div>`}
         <span class="grow dim sending" role="status">${sending}</span>
         ${busy && html`<button type="button" class="round" aria-label="Stop the answer" title="Stop the answer (Esc)" disabled=${cancelling.value} onClick=${stop}><${Icon} name="stop" /></button>`}
-        <button type="button" class="round primary" aria-label="Send" title="Send (Enter)" disabled=${closed || Boolean(sending) || (!text.trim() && !files.value.length)} onClick=${send}><${Icon} name="send" /></button>
+        <button type="button" class="round primary" aria-label="Send" title="Send (Enter)" disabled=${closed || Boolean(sending) || (!text.trim() && !files.length)} onClick=${send}><${Icon} name="send" /></button>
       </div>
     </div>
   </section>`;

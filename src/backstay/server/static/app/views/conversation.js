@@ -5,6 +5,12 @@ import { above, newer, older, passage, past, story, target, toNow } from "../roo
 import { useTail } from "../scroll.js";
 import { Turn } from "./turn.js";
 
+const CLOSED = {
+  ended: "This session has ended. It stays readable.",
+  expired: "This session has expired. It stays readable.",
+  deleted: "This session was deleted. What you see is gone when you leave.",
+};
+
 export function Conversation() {
   const far = !past.value && Boolean(passage.value);
   const shown = past.value?.story ?? passage.value?.story ?? story.value;
@@ -21,7 +27,7 @@ export function Conversation() {
   }, [topKey]);
   const settled = useSettled(entries);
   const turnOf = useNodes(Turn);
-  const frozen = Boolean(past.value);
+  const frozen = Boolean(past.value) || shown.closed === "deleted";
   return html`<div class="scroller" ref=${box} tabindex="0" role="region" aria-label="Conversation">
     <div class="talk">
       ${more ? html`<p class="earlier dim">Earlier messages load as you scroll up…</p>` : html`<p class="earlier dim">The beginning of this session</p>`}
@@ -34,7 +40,7 @@ export function Conversation() {
         onEdit: setEditing,
       }))}
       ${far && html`<p class="later dim">Later messages load as you scroll down…</p>`}
-      ${shown.closed && !far && html`<p class="closed dim">This session is ${shown.closed}. It stays readable.</p>`}
+      ${shown.closed && !far && html`<p class="closed dim">${CLOSED[shown.closed]}</p>`}
     </div>
     ${away && html`<button type="button" class="latest" onClick=${far ? toNow : toEnd}><${Icon} name="down" /> Jump to latest</button>`}
     <div class="unseen" role="status" aria-live="polite">${settled}</div>

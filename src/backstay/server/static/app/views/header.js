@@ -7,6 +7,7 @@ import { connection } from "../link.js";
 import { line, past, running, waiting } from "../room.js";
 import { go, route } from "../route.js";
 import { sheet, sidebar } from "../sheet.js";
+import { enterOr } from "../typing.js";
 
 export function Header() {
   const session = line.value;
@@ -36,16 +37,25 @@ function Connection() {
 function Title({ session }) {
   const [editing, setEditing] = useState(null);
   const field = useRef(null);
+  // A field that is taken away loses the keyboard, and says so: what it held was dealt with by then.
+  const over = useRef(false);
   useEffect(() => field.current?.select(), [editing === null]);
-  const keep = () => {
-    if (editing !== null && editing.trim() !== (session.title ?? "")) file(session.id, { title: editing.trim() || null });
+  const begin = () => {
+    over.current = false;
+    setEditing(session.title ?? "");
+  };
+  const leave = () => {
+    over.current = true;
     setEditing(null);
   };
+  const keep = () => {
+    if (!over.current && editing.trim() !== (session.title ?? "")) file(session.id, { title: editing.trim() || null });
+    leave();
+  };
   if (editing !== null) {
-    return html`<input ref=${field} class="title grow" aria-label="Name of this session" value=${editing} onInput=${(event) => setEditing(event.target.value)} onBlur=${keep}
-      onKeyDown=${(event) => (event.key === "Enter" ? keep() : event.key === "Escape" && (event.stopPropagation(), setEditing(null)))} />`;
+    return html`<input ref=${field} class="title grow" aria-label="Name of this session" value=${editing} onInput=${(event) => setEditing(event.target.value)} onBlur=${keep} onKeyDown=${enterOr(keep, leave)} />`;
   }
-  return html`<h1 class="title grow"><button type="button" class="quiet one-line" title="Rename" onClick=${() => setEditing(session.title ?? "")}>${nameOf(session)}</button>
+  return html`<h1 class="title grow"><button type="button" class="quiet one-line" title="Rename" onClick=${begin}>${nameOf(session)}</button>
     ${session.tags.map((tag) => html`<span class="badge" key=${tag}>#${tag}</span>`)}
     ${session.source && html`<a class="badge" href=${`#${session.source}`} title="The session this one was forked from">fork</a>`}</h1>`;
 }

@@ -2,8 +2,10 @@
 import { reorder, rewrite, withdraw } from "../actions.js";
 import { html, useState } from "../html.js";
 import { Icon } from "../icon.js";
-import { textOf } from "../reduce.js";
-import { waiting as inbox } from "../room.js";
+import { reworded, textOf } from "../reduce.js";
+import { waiting as inbox, running } from "../room.js";
+import { about } from "../server.js";
+import { enterOr } from "../typing.js";
 
 export function Queue() {
   const waiting = inbox.value;
@@ -22,17 +24,24 @@ export function Queue() {
 function Waiting({ turn, up, down }) {
   const [editing, setEditing] = useState(null);
   const text = textOf(turn.parts) || "files";
-  const keep = async () => (await rewrite(turn.id, editing)) && setEditing(null);
+  const keep = async () => (await rewrite(turn.id, reworded(turn.parts, editing))) && setEditing(null);
   if (editing !== null) {
     return html`<li><input class="grow" aria-label="Waiting message" value=${editing} onInput=${(event) => setEditing(event.target.value)}
-        onKeyDown=${(event) => (event.key === "Enter" ? keep() : event.key === "Escape" && (event.stopPropagation(), setEditing(null)))} />
+        onKeyDown=${enterOr(keep, () => setEditing(null))} />
       <button type="button" class="small primary" onClick=${keep}>Keep</button></li>`;
   }
   return html`<li>
-    <span class="badge">${turn.steer ? "steers" : "queued"}</span><span class="grow one-line">${text}</span>
+    <${Standing} turn=${turn} /><span class="grow one-line">${text}</span>
     ${up && html`<button type="button" class="quiet" aria-label="Say it earlier" onClick=${up}><${Icon} name="up" /></button>`}
     ${down && html`<button type="button" class="quiet" aria-label="Say it later" onClick=${down}><${Icon} name="down" /></button>`}
     <button type="button" class="quiet" aria-label="Change it" onClick=${() => setEditing(textOf(turn.parts))}><${Icon} name="edit" /></button>
     <button type="button" class="quiet" aria-label="Take it back" onClick=${() => withdraw(turn.id)}><${Icon} name="close" /></button>
   </li>`;
+}
+
+/** What a message waits for: its turn, or somebody who is not here. */
+function Standing({ turn }) {
+  const here = about.value?.facts.agents.includes(turn.agent) ?? true;
+  if (here || running.value) return html`<span class="badge">${turn.steer ? "steers" : "queued"}</span>`;
+  return html`<span class="badge absent" title=${`Nobody answers here as ${turn.agent}. It is said as soon as somebody does.`}>waits for ${turn.agent}</span>`;
 }

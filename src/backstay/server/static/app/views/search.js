@@ -32,8 +32,9 @@ export function Search() {
     sheet.value = null;
     if (row.line) return go(row.line.id);
     seek(row.hit.message, soughtIn(row.hit.snippet));
-    if (row.hit.session === current.value) return attempt(() => show(row.hit.message));
-    return go(row.hit.session, "at", row.hit.message);
+    if (row.hit.session !== current.value) return go(row.hit.session, "at", row.hit.message);
+    go(current.value);
+    return attempt(() => show(row.hit.message));
   };
   const keys = (event) => {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];

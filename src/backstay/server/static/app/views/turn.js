@@ -2,8 +2,9 @@
 import { edit, fork, resume, retry, undo } from "../actions.js";
 import { html, steady, useEffect, useNodes, useRef, useState } from "../html.js";
 import { Icon } from "../icon.js";
-import { textOf } from "../reduce.js";
+import { besides, reworded, textOf } from "../reduce.js";
 import { isScripted } from "../server.js";
+import { composing } from "../typing.js";
 import { clock, span, usage } from "../words.js";
 import { Parts } from "./parts.js";
 import { Step } from "./steps.js";
@@ -50,13 +51,15 @@ function Editor({ input, onDone }) {
   const [text, setText] = useState(textOf(input.parts));
   const field = useRef(null);
   useEffect(() => field.current.focus(), []);
-  const send = async () => (await edit(input.id, text)) && onDone();
+  const send = async () => (await edit(input.id, reworded(input.parts, text))) && onDone();
   const keys = (event) => {
-    if (event.key === "Escape") onDone();
+    if (composing(event)) return;
+    if (event.key === "Escape") (event.stopPropagation(), onDone());
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) send();
   };
   return html`<div class="asked editing">
     <textarea ref=${field} aria-label="Your message" rows="3" value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${keys}></textarea>
+    <${Parts} parts=${besides(input.parts)} />
     <div class="row end"><span class="dim grow">What followed stays in the lineage.</span>
       <button type="button" class="small" onClick=${onDone}>Cancel</button>
       <button type="button" class="primary small" onClick=${send} disabled=${!text.trim()}>Send instead</button></div>

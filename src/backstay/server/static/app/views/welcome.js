@@ -19,7 +19,7 @@ export function Welcome() {
   if (!known) return null;
   const scripted = isScripted(mainAgent());
   const steps = scripted ? TOUR.filter((step) => !step.demo || known.demo) : [];
-  const begin = (text) => attempt(async () => say(current.value ?? (await create()), { text }));
+  const begin = (text) => attempt(async () => say(current.value ?? (await create()), { text }, { agent: mainAgent() }));
   return html`<section class="welcome">
     <h1>${scripted ? "A conversation that cannot get lost" : "What shall we talk about?"}</h1>
     <p>Everything you send is stored before it is acknowledged, and every word of an answer before you see it.</p>
