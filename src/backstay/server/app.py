@@ -44,6 +44,7 @@ from backstay.server.service import Facts, Service
 from backstay.server.tracing import Tracer, make_tracer
 from backstay.server.upkeep import keep_up
 from backstay.server.witness import ServerWitness
+from backstay.store import is_postgres
 
 OPERATIONS: tuple[AnyOperation, ...] = (
     *sessions.OPERATIONS,
@@ -57,6 +58,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
     *access.OPERATIONS,
     *about.OPERATIONS,
 )
+_OPEN_TO_ALL = frozenset((one.method, one.path) for one in OPERATIONS if one.public)
 
 
 class Server:
@@ -130,12 +132,8 @@ def _compaction(tokens: int) -> Compaction | None:
 
 def _facts(settings: Settings, agents: Mapping[str, AgentLike], why: str) -> Facts:
     scripted = tuple(name for name, agent in agents.items() if isinstance(agent, ScriptedAgent))
-    engine = _engine(settings.db)
+    engine = "PostgreSQL" if is_postgres(settings.db) else "SQLite"
     return Facts(version=version("backstay"), agents=tuple(agents), scripted=scripted, why=why, engine=engine)
-
-
-def _engine(db: str) -> str:
-    return "PostgreSQL" if db.startswith(("postgres:", "postgresql:")) else "SQLite"
 
 
 async def _save_metrics(service: Service) -> None:
@@ -146,8 +144,7 @@ async def _save_metrics(service: Service) -> None:
 
 
 def _is_public(method: str, path: str) -> bool:
-    open_to_all = {(one.method, one.path) for one in OPERATIONS if one.public}
-    return is_public(method, path) or (method, path) in open_to_all
+    return is_public(method, path) or (method, path) in _OPEN_TO_ALL
 
 
 async def _nothing_here(request: Request, _: Exception) -> Response:

@@ -9,6 +9,7 @@ from secrets import token_hex
 from backstay.config import Settings, usual_database
 from backstay.errors import ConfigError, StoreUnavailable
 from backstay.server.keys import LINK_SECONDS, digest, is_secret, new_secret
+from backstay.store import is_postgres, sqlite_path
 from backstay.store.port import Store
 
 NAME = "first token"
@@ -18,9 +19,9 @@ def token_path(settings: Settings) -> Path:
     """Where the token lies: beside the database, or in the user's data directory."""
     if settings.token_file:
         return Path(settings.token_file).expanduser()
-    if "://" in settings.db and not settings.db.startswith("sqlite:"):
+    if is_postgres(settings.db):
         return usual_database(os.environ).with_name("token")
-    database = Path(settings.db.removeprefix("sqlite:///")).expanduser()
+    database = sqlite_path(settings.db)
     return database.with_name(f"{database.name}.token")
 
 

@@ -18,9 +18,10 @@ OCTETS = bytes
 class Operation(msgspec.Struct, Generic[B, Q], frozen=True, kw_only=True):
     """What is asked for, what is sent with it, what comes back, and who does it.
 
-    `answer` None means there is nothing to send back; `also` are other statuses of success. `revision` says that
-    If-Match is heard, `request_id` that Idempotency-Key is; `public` that nobody need say who
-    they are; `large` that its body or answer may be a whole session.
+    `answer` None means there is nothing to send back; `also` are other statuses of success, `problems` those of
+    refusals that neither its method nor its body explains. `revision` says that If-Match is heard, `request_id` that
+    Idempotency-Key is; `public` that nobody need say who they are; `large` that its body or answer may be a whole
+    session.
     """
 
     method: Method

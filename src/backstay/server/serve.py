@@ -35,9 +35,8 @@ def serve(settings: Settings, ladder: Ladder, announce: Callable[[Serving], None
     stopping = Stopping()
     set_up(settings.log_level, settings.log_format)
     settings = msgspec.structs.replace(settings, agent=ladder.agent)
-    agents = cast(
-        settings.agent, settings, demo=settings.demo
-    )  # a name that leads nowhere is told at once, not by every worker
+    # A name that leads nowhere is told at once, not by every worker.
+    agents = cast(settings.agent, settings, demo=settings.demo)
     listener = _listen(settings)
     with listener:
         announce(_prepare(settings, ladder, tuple(agents), listener))

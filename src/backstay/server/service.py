@@ -36,7 +36,6 @@ class Service:
         self.streams = Streams(settings, metrics)
         self.reads = SharedReads(app)
         self.keys = Keys(app, settings)
-        self.ready = False
 
     def save_metrics(self) -> None:
         """Let the other workers see what was counted here."""

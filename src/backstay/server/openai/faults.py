@@ -10,7 +10,7 @@ from backstay.server.problems import Problem, Refused
 # Where this wire is spoken.
 PATHS = "/v1/"
 # What this wire calls a bad request, whatever else we call it.
-_BAD = frozenset({408, 411, 413, 415, 422})
+_BAD = frozenset({408, 411, 415, 422})
 _KINDS = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -58,7 +58,7 @@ def status_of(problem: Problem) -> int:
         return 422
     if problem.status == 412:
         return 409
-    return 400 if problem.status in _BAD and problem.status != 413 else problem.status
+    return 400 if problem.status in _BAD else problem.status
 
 
 def body_of(problem: Problem, error: BackstayError | None = None) -> Body:

@@ -31,7 +31,7 @@ from backstay.server.operation import AnyOperation, Operation
 from backstay.server.problems import Refused
 from backstay.store.port import Store
 
-Sequence = Annotated[int, Meta(ge=-1, le=1 << 53)]
+SequenceNumber = Annotated[int, Meta(ge=-1, le=1 << 53)]
 # Any: an item, a tool and a format are whatever JSON their types say.
 Object = dict[str, Any]
 
@@ -94,7 +94,7 @@ class RetrieveQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Whether to follow it, and from which number on."""
 
     stream: bool = False
-    starting_after: Sequence | None = None
+    starting_after: SequenceNumber | None = None
     include_obfuscation: bool | None = None
     include: str | None = msgspec.field(default=None, name="include[]")
 

@@ -169,7 +169,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         body=SignIn,
         query=Nothing,
         status=204,
-        problems=(401,),
         public=True,
     ),
     Operation(

@@ -127,7 +127,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         body=OCTETS,
         query=ChunkQuery,
         answer=Upload,
-        problems=(409,),
     ),
     Operation(
         method="POST",
@@ -138,7 +137,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         body=Finish,
         query=Nothing,
         answer=Blob,
-        problems=(409,),
     ),
     Operation(
         method="GET",

@@ -73,7 +73,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         body=Nothing,
         query=FollowQuery,
         answer=str,
-        problems=(400, 404, 429, 503),
+        problems=(400, 404),
         media_type="text/event-stream",
     ),
 )

@@ -48,7 +48,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         query=Nothing,
         answer=Imported,
         status=201,
-        problems=(409,),
         large=True,
     ),
 )

@@ -102,7 +102,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         body=Nothing,
         query=Nothing,
         answer=Moved,
-        problems=(409,),
         revision=True,
     ),
     Operation(
@@ -114,7 +113,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         body=Nothing,
         query=Nothing,
         answer=Moved,
-        problems=(409,),
         revision=True,
     ),
     Operation(
@@ -127,7 +125,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         query=Nothing,
         answer=Submitted,
         status=202,
-        problems=(409,),
         revision=True,
         request_id=True,
     ),
@@ -141,7 +138,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         query=Nothing,
         answer=Submitted,
         status=202,
-        problems=(409,),
         revision=True,
         request_id=True,
     ),
@@ -154,7 +150,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         body=Compact,
         query=Nothing,
         answer=Window,
-        problems=(409,),
     ),
     Operation(
         method="POST",
@@ -166,6 +161,5 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         query=Nothing,
         answer=Session,
         status=201,
-        problems=(409,),
     ),
 )

@@ -58,7 +58,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         body=Draft,
         query=Nothing,
         answer=Marks,
-        problems=(409,),
     ),
     Operation(
         method="PUT",
@@ -69,6 +68,5 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         body=Read,
         query=Nothing,
         answer=Marks,
-        problems=(409,),
     ),
 )

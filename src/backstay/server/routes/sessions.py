@@ -196,7 +196,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         answer=Session,
         status=201,
         also=(200,),
-        problems=(409,),
     ),
     Operation(
         method="GET",
@@ -229,7 +228,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         body=Patch,
         query=Nothing,
         answer=Session,
-        problems=(409,),
         revision=True,
     ),
     Operation(
@@ -241,7 +239,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         body=Pointing,
         query=Nothing,
         answer=Session,
-        problems=(409,),
     ),
     Operation(
         method="DELETE",
@@ -263,7 +260,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         body=Nothing,
         query=Nothing,
         answer=Session,
-        problems=(409,),
         revision=True,
     ),
     Operation(

@@ -167,7 +167,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         query=Nothing,
         answer=Submitted,
         status=202,
-        problems=(409,),
         revision=True,
         request_id=True,
     ),
@@ -181,7 +180,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         query=Nothing,
         answer=Submitted,
         status=202,
-        problems=(409,),
         request_id=True,
     ),
     Operation(
@@ -193,7 +191,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         body=Record,
         query=Nothing,
         answer=RecordedTurn,
-        problems=(409,),
         revision=True,
         request_id=True,
     ),
@@ -216,7 +213,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         body=Order,
         query=Nothing,
         answer=Turns,
-        problems=(409,),
         revision=True,
     ),
     Operation(
@@ -238,7 +234,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         body=Said,
         query=Nothing,
         answer=Turn,
-        problems=(409,),
     ),
     Operation(
         method="DELETE",
@@ -249,7 +244,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         body=Nothing,
         query=Nothing,
         answer=Turn,
-        problems=(409,),
     ),
     Operation(
         method="POST",
@@ -260,7 +254,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         body=Nothing,
         query=Nothing,
         answer=Turn,
-        problems=(409,),
     ),
     Operation(
         method="POST",
@@ -272,7 +265,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         query=Nothing,
         answer=Submitted,
         status=202,
-        problems=(409,),
     ),
     Operation(
         method="GET",
@@ -293,6 +285,5 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         body=Decision,
         query=Nothing,
         answer=ToolCallLine,
-        problems=(409,),
     ),
 )
