@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TextIO
@@ -11,9 +11,8 @@ import click
 import msgspec
 
 from backstay.cli import plain
+from backstay.model.upkeep import Tell
 
-# Told about a step: what is being done, how much of it is done, and how much there is.
-Tell = Callable[[str, int, int], None]
 _NARROWEST = 12
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 

@@ -20,6 +20,8 @@ from backstay.model.turn import Call, Outcome, TurnState
 from backstay.model.window import WindowReason
 
 FORMAT = 1
+# What to do about a document that is none.
+AS_EXPORTED = "Import the document exactly as it was exported."
 # The scope of a request id that was sent to the session itself. Any other scope is the spelling of an address.
 TO_SESSION = "session"
 
@@ -204,7 +206,7 @@ class Export(_Entry, frozen=True, kw_only=True, tag_field="backstay", tag="sessi
         try:
             return _encode(self)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise InvalidPayload(f"the document cannot be written as JSON: {error}", hint=_AS_EXPORTED) from error
+            raise InvalidPayload(f"the document cannot be written as JSON: {error}", hint=AS_EXPORTED) from error
 
     @staticmethod
     def from_json(text: bytes | str) -> "Export":
@@ -216,7 +218,7 @@ class Export(_Entry, frozen=True, kw_only=True, tag_field="backstay", tag="sessi
             _check_format(_decode_head(text))
             return _decode(text)
         except (msgspec.DecodeError, UnicodeError, RecursionError, TypeError) as error:
-            raise InvalidPayload(f"this is no exported session: {error}", hint=_AS_EXPORTED) from error
+            raise InvalidPayload(f"this is no exported session: {error}", hint=AS_EXPORTED) from error
 
 
 def _own(windows: dict[WindowId, ExportedWindow], window: WindowId, until: int) -> list[Message]:
@@ -251,8 +253,6 @@ class _Head(msgspec.Struct):
     format: int
 
 
-_AS_EXPORTED = "Import the document exactly as it was exported."
-
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Export).decode
 _decode_head = msgspec.json.Decoder(_Head).decode
@@ -265,4 +265,4 @@ def _check_format(head: _Head) -> None:
             hint="Import it with the version of Backstay that exported it, or a newer one.",
         )
     if head.format < 1:
-        raise InvalidPayload(f"there is no format {head.format}", hint=_AS_EXPORTED)
+        raise InvalidPayload(f"there is no format {head.format}", hint=AS_EXPORTED)

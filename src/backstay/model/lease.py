@@ -13,18 +13,3 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     fence: int
     until: int
     boot_id: str
-
-
-class Worker(msgspec.Struct, frozen=True, kw_only=True):
-    """A process's handle on the store that can hold leases; `alive` is asked of the system, not remembered."""
-
-    id: WorkerId
-    host: str
-    pid: int
-    boot_id: str
-    started_at: int
-    alive: bool
-
-    @property
-    def described(self) -> str:
-        return f"{self.id} (process {self.pid} on {self.host})"

@@ -10,6 +10,9 @@ SessionState = Literal["open", "ended", "expired"]
 TitleBy = Literal["person", "agent"]
 How = Literal["created", "resumed", "replaced"]
 
+# How much of the last words a list shows, in characters.
+PREVIEW = 160
+
 
 class Ttl(msgspec.Struct, frozen=True, kw_only=True):
     """How long a session lives, in seconds: after its last activity, and after its birth. None means for ever."""

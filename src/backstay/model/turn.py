@@ -17,6 +17,8 @@ Approval = Literal["none", "asked", "approved", "denied"]
 Moment = Annotated[int, msgspec.Meta(ge=0, le=1 << 52)]
 Effect = Literal["called", "returned", "unknown"]
 
+# Turns that run next have a place in the queue below this; all others wait behind it.
+BEHIND = 1 << 40
 # A compaction runs as a turn of its own, under this agent's name: it holds the lease, can be cancelled, and ends once.
 COMPACTOR = "backstay.compactor"
 

@@ -1,10 +1,12 @@
 """What an operator learns of a whole database: its schema, its room, and what is wrong with it."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 
-# Said about some step: what is being done, how much of it is done, and how much there is.
+# Told about a step: what is being done, how much of it is done, and how much there is.
+Tell = Callable[[str, int, int], None]
 Level = Literal["fine", "note", "wrong"]
 Mend = Literal["permissions", "reap", "index", "rebuild-index", "workers", "migrate"]
 

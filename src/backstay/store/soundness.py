@@ -1,17 +1,15 @@
 """Soundness: whether what is in a database could have been written by Backstay. The same questions on every engine."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from backstay.errors import BackstayError
 from backstay.model.ids import SessionId
 from backstay.model.inspection import inspect
 from backstay.model.limits import Limits
-from backstay.model.upkeep import Finding
+from backstay.model.upkeep import Finding, Tell
 from backstay.store.door import Door
 from backstay.store.engine import Transaction
 from backstay.store.verbs import exporting, search
-
-Tell = Callable[[str, int, int], None]
 
 _SHOWN = 5
 _PAGE = 200

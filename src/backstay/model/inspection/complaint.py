@@ -4,14 +4,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from backstay.errors import InvalidPayload, NotFound, Rejected, TooLarge
-
-_HINT = "Import the document exactly as it was exported."
+from backstay.model.export import AS_EXPORTED
 
 
 def require(sound: bool, place: str, problem: str) -> None:
     """Raise unless it is sound."""
     if not sound:
-        raise InvalidPayload(f"{place} {problem}", hint=_HINT)
+        raise InvalidPayload(f"{place} {problem}", hint=AS_EXPORTED)
 
 
 @contextmanager
@@ -21,7 +20,9 @@ def at(place: str) -> Iterator[None]:
         yield
     except (Rejected, NotFound) as error:
         kind = TooLarge if isinstance(error, TooLarge) else InvalidPayload
-        raise kind(f"{place}: {error.args[0]}", hint=_HINT if isinstance(error, NotFound) else error.advice) from error
+        raise kind(
+            f"{place}: {error.args[0]}", hint=AS_EXPORTED if isinstance(error, NotFound) else error.advice
+        ) from error
 
 
 def is_hex(text: str, length: int) -> bool:

@@ -8,8 +8,7 @@ from backstay.model.export import Export
 from backstay.model.ids import check_message_id, check_session_id, check_turn_id, check_window_id
 from backstay.model.inspection.complaint import at, require
 from backstay.model.limits import Limits
-
-_PREVIEW = 160
+from backstay.model.session import PREVIEW
 
 
 def check_facts(export: Export, limits: Limits) -> None:
@@ -52,7 +51,7 @@ def _check_texts(export: Export, limits: Limits) -> None:
     require(len(facts.tags) <= limits.tags, "$.session.tags", f"are more than {limits.tags}")
     require(list(facts.tags) == sorted(set(facts.tags)), "$.session.tags", "are not sorted, or not distinct")
     require((facts.title is None) == (facts.title_by is None), "$.session.title_by", "does not fit the title")
-    require(len(facts.preview or "") <= _PREVIEW, "$.session.preview", "is too long")
+    require(len(facts.preview or "") <= PREVIEW, "$.session.preview", "is too long")
 
 
 def _check_state(export: Export) -> None:

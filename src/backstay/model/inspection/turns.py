@@ -10,10 +10,7 @@ from backstay.model.export import TO_SESSION, Export, ExportedTurn
 from backstay.model.ids import TurnId
 from backstay.model.inspection.complaint import at, is_hex, require
 from backstay.model.limits import Limits
-from backstay.model.turn import COMPACTOR, Completed
-
-# Turns that run next have a place below this; all others wait behind it.
-_BEHIND = 1 << 40
+from backstay.model.turn import BEHIND, COMPACTOR, Completed
 
 
 def check_turns(export: Export, limits: Limits) -> None:
@@ -82,8 +79,8 @@ class _Inspection:
         if len(places) > self._limits.waiting_turns:
             raise TooLarge(f"$.turns: {len(places):,} wait; at most {self._limits.waiting_turns:,} are accepted")
         require(len(set(places)) == len(places), "$.turns", "wait at one place")
-        counted = all(place % _BEHIND <= facts.queued and place < 2 * _BEHIND for place in places)
-        require(counted and facts.queued < _BEHIND, "$.session.queued", "does not count the turns that wait")
+        counted = all(place % BEHIND <= facts.queued and place < 2 * BEHIND for place in places)
+        require(counted and facts.queued < BEHIND, "$.session.queued", "does not count the turns that wait")
         over = sum(map(_counts, turns))
         require(facts.turns == over, "$.session.turns", f"is {facts.turns}, not {over}")
 

@@ -1,24 +1,21 @@
 """A checkup of a PostgreSQL database: the server, the schema, and what is in it. Changes nothing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from backstay.clock import SystemClock
 from backstay.errors import BackstayError, StoreArriving
 from backstay.model.ids import IdSource, WorkerId
 from backstay.model.limits import Limits
-from backstay.model.upkeep import Finding
-from backstay.store.moving.tables import OWN, TABLES
+from backstay.model.upkeep import Finding, Tell
 from backstay.store.postgres.conninfo import Place
 from backstay.store.postgres.database import Database
 from backstay.store.postgres.migrations import found_schema, shipped
 from backstay.store.postgres.servertime import ServerTime
 from backstay.store.postgres.statements import reading
 from backstay.store.postgres.transaction import ReadingTransaction, Setting
-from backstay.store.postgres.upkeep import connected, room
+from backstay.store.postgres.upkeep import OUR_TABLES, connected, room
 from backstay.store.postgres.wire import Wire
 from backstay.store.soundness import RESTORE, examine
-
-Tell = Callable[[str, int, int], None]
 
 _NOW = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
 _BROKEN = """
@@ -68,8 +65,7 @@ def _schema(wire: Wire, url: str) -> Finding:
 
 
 def _privileges(wire: Wire) -> Finding:
-    names = [*(table.name for table in TABLES), *OWN]
-    row = wire.execute(_MAY_WRITE.encode(), (names,)).fetchone()
+    row = wire.execute(_MAY_WRITE.encode(), (OUR_TABLES,)).fetchone()
     if row is None or not row[0]:
         return Finding(
             about="permissions",
@@ -81,8 +77,7 @@ def _privileges(wire: Wire) -> Finding:
 
 
 def _indexes(wire: Wire) -> Iterator[Finding]:
-    names = [*(table.name for table in TABLES), *OWN]
-    broken = [row[0] for row in wire.execute(_BROKEN.encode(), (names,)).fetchall()]
+    broken = [row[0] for row in wire.execute(_BROKEN.encode(), (OUR_TABLES,)).fetchall()]
     if broken:
         yield Finding(
             about="integrity",

@@ -21,7 +21,7 @@ FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamesp
 LEFT JOIN pg_stat_user_tables s ON s.relid = c.oid
 WHERE n.nspname = ANY (current_schemas(false)) AND c.relname = ANY (%s) AND c.relkind = 'r'
 """
-_NAMES = [*(table.name for table in TABLES), *OWN]
+OUR_TABLES = [*(table.name for table in TABLES), *OWN]
 
 
 def schema(url: str) -> Schema:
@@ -36,7 +36,7 @@ def schema(url: str) -> Schema:
 def room(url: str) -> Room:
     """What our tables and their indexes take; the server guesses how much of it is unused."""
     with connected(url) as wire:
-        row = wire.execute(_SIZE.encode(), (_NAMES,)).fetchone() or (0, 0)
+        row = wire.execute(_SIZE.encode(), (OUR_TABLES,)).fetchone() or (0, 0)
     return Room(place=str(Place(url)), size=int(row[0]), unused=int(row[1]))
 
 

@@ -3,7 +3,7 @@
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from backstay.errors import BackstayError, SchemaMismatch, StoreArriving, StoreE
 from backstay.model.ids import IdSource, WorkerId
 from backstay.model.lease import Lease
 from backstay.model.limits import Limits
-from backstay.model.upkeep import Finding, Mend
+from backstay.model.upkeep import Finding, Mend, Tell
 from backstay.store.soundness import RESTORE, examine
 from backstay.store.sqlite.connection import APPLICATION_ID, open_reader, pragma, refuse_old_sqlite
 from backstay.store.sqlite.engine import QUERIES
@@ -24,8 +24,6 @@ from backstay.store.sqlite.filesystem import MOUNTS, NETWORK, kind_of
 from backstay.store.sqlite.migrations import refuse_foreign_file, shipped
 from backstay.store.sqlite.transaction import Setting, SqliteTransaction
 from backstay.store.sqlite.upkeep import family
-
-Tell = Callable[[str, int, int], None]
 
 _COMPLAINTS = 20
 _LITTLE = 100 << 20

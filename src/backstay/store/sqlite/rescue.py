@@ -7,7 +7,7 @@ as always. One that is whole becomes a document that any store imports; of the o
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
@@ -17,7 +17,7 @@ from backstay.errors import BackstayError, StoreUnavailable
 from backstay.model.codec import decode_parts
 from backstay.model.ids import SessionId
 from backstay.model.inspection import inspect
-from backstay.model.upkeep import Rescue, Rescued, Unreadable
+from backstay.model.upkeep import Rescue, Rescued, Tell, Unreadable
 from backstay.store.engine import Row
 from backstay.store.moving.tables import TABLES
 from backstay.store.soundness import ANYTHING_GOES
@@ -28,8 +28,6 @@ from backstay.store.sqlite.migrations import migrate, shipped
 from backstay.store.sqlite.salvage import Damage, Keep, Salvage
 from backstay.store.sqlite.transaction import SqliteTransaction
 from backstay.store.verbs import exporting
-
-Tell = Callable[[str, int, int], None]
 
 REPORT = "rescue.json"
 LOOSE = "loose.json"

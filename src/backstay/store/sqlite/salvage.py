@@ -50,17 +50,16 @@ class Salvage:
             last = f"before {_spelled(high)}" if high else "the last"
             self.lost.append(Unreadable(table=self._table.name, first=first, last=last, problem=problem))
 
-    def look_up(self, keys: Iterable[Key]) -> int:
-        """Fetch rows by keys that other tables name; how many there were."""
+    def look_up(self, keys: Iterable[Key]) -> None:
+        """Fetch rows by keys that other tables name."""
         where = " AND ".join(f"{name} = ?" for name in self._key)
-        found = 0
         for key in keys:
             try:
                 rows = self._source.execute(self._select(f"WHERE {where}"), key).fetchall()
             except Damage:
                 continue
-            found += sum(self._take(row) for row in rows)
-        return found
+            for row in rows:
+                self._take(row)
 
     # --- from one end -------------------------------------------------------------------------------------------------
 
@@ -142,12 +141,11 @@ class Salvage:
         for first, end in _joined(lost):
             self._lose((first,), (end,), problem)
 
-    def _take(self, row: Row) -> bool:
+    def _take(self, row: Row) -> None:
         refused = self._keep(row[len(self._key) :])
         if refused is not None:
             key = row[: len(self._key)]
             self._lose(key, key, refused)
-        return refused is None
 
     def _lose(self, first: Key | None, last: Key | None, problem: str) -> None:
         self.lost.append(

@@ -1,13 +1,13 @@
 """Upkeep of a SQLite file."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import apsw
 
 from backstay.errors import ConfigError, CorruptRecord, StoreUnavailable
-from backstay.model.upkeep import Copied, Room, Schema
+from backstay.model.upkeep import Copied, Room, Schema, Tell
 from backstay.store.sqlite import migrations
 from backstay.store.sqlite.connection import open_reader, open_writer, pragma
 from backstay.store.sqlite.faults import in_our_words
@@ -53,7 +53,7 @@ def vacuum(path: Path) -> Room:
     return room(path)
 
 
-def backup(path: Path, target: Path, *, replace: bool, tell: Callable[[str, int, int], None]) -> Copied:
+def backup(path: Path, target: Path, *, replace: bool, tell: Tell) -> Copied:
     """Copy the file as it is now, and look at the copy."""
     _refuse_foreign(path)
     target = target.expanduser().absolute()

@@ -3,21 +3,18 @@
 Nothing here makes a database or changes its schema, except `mend`, which opens the store as everybody does.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 
 from backstay.errors import ConfigError, StoreUnavailable
-from backstay.model.upkeep import Copied, Finding, Mend, Rescue, Room, Schema
+from backstay.model.upkeep import Copied, Finding, Mend, Rescue, Room, Schema, Tell
 from backstay.store import is_postgres, load_postgres, open_store, sqlite_path
 from backstay.store.sqlite import checkup as sqlite_checkup
 from backstay.store.sqlite import rescue as sqlite_rescue
 from backstay.store.sqlite import upkeep as sqlite_upkeep
 
 __all__ = ["backup", "checkup", "mend", "rescue", "room", "schema", "vacuum"]
-
-# Told about a step: what is being done, how much of it is done, and how much there is.
-Tell = Callable[[str, int, int], None]
 
 
 def schema(where: str | Path) -> Schema:

@@ -8,12 +8,12 @@ from backstay.model.codec import Encoded, decode_parts, write_parts
 from backstay.model.content import Attachment, Part, Text
 from backstay.model.ids import MessageId, TurnId, WindowId
 from backstay.model.message import Message, NewMessage
+from backstay.model.session import PREVIEW
 from backstay.store.door import Door
 from backstay.store.engine import Transaction
 from backstay.store.verbs import blobs
 from backstay.store.verbs.windows import END, Stretch, stretches
 
-PREVIEW = 160
 _LOOK_BACK = 8
 
 

@@ -17,6 +17,7 @@ from backstay.store.engine import Parameter, Row, Transaction
 from backstay.store.verbs import windows
 from backstay.store.verbs.windows import Stretch
 
+Columns = Sequence[Any]  # Any: what the driver gives of a message
 _STEP = 100
 _INDEXED = ("user", "assistant")
 
@@ -40,7 +41,7 @@ def index(tx: Transaction, limit: int) -> int:
     return len(rows)
 
 
-def unindex(tx: Transaction, message: Sequence[Any], owner: str) -> None:
+def unindex(tx: Transaction, message: Columns, owner: str) -> None:
     """Take a message out of the index before it is deleted."""
     text = _searchable(message)
     if text:
@@ -114,13 +115,13 @@ def owner_token(owner: str) -> str:
     return "o" + sha256(owner.encode()).hexdigest()[:24]
 
 
-def _entry(tx: Transaction, message: Sequence[Any], owner: str, text: str) -> dict[str, Parameter]:
+def _entry(tx: Transaction, message: Columns, owner: str, text: str) -> dict[str, Parameter]:
     """A message as it goes into the index, or out of it."""
     whose = owner_token(owner)
     return {"key": message[0], "owner_token": whose, "text": tx.indexable(whose, text)}
 
 
-def _searchable(message: Sequence[Any]) -> str:
+def _searchable(message: Columns) -> str:
     """What the index takes of a message: the words of people and agents, nothing of tools and summaries."""
     _, role, record, version, body = message
     return text_of(decode_parts(record, version, body)) if role in _INDEXED else ""

@@ -14,7 +14,7 @@ from backstay.model.event import CancelRequested, TurnSubmitted
 from backstay.model.ids import MessageId, SessionId, TurnId
 from backstay.model.message import NewMessage
 from backstay.model.session import Session, Ttl
-from backstay.model.turn import COMPACTOR, Accepted, IfBusy, OpenTurn, Recorded, Turn, TurnState
+from backstay.model.turn import BEHIND, COMPACTOR, Accepted, IfBusy, OpenTurn, Recorded, Turn, TurnState
 from backstay.store.door import Door, find, leave
 from backstay.store.engine import Transaction
 from backstay.store.verbs import events, history, messages, running, sessions
@@ -22,8 +22,7 @@ from backstay.store.verbs.messages import Written
 from backstay.store.verbs.pairing import check_pairing
 from backstay.store.verbs.turns import TurnRow, encode_record, find_row
 
-# Turns that run next stand before all others in the queue.
-_BEHIND = 1 << 40
+# Who says so runs next.
 _NEXT = ("steer", "replace")
 
 
@@ -225,7 +224,7 @@ def _enqueue(tx: Transaction, door: Door, turn: TurnId, request: Request, said: 
     row.steer = int(request.if_busy == "steer" and door.running is not None)
     door.steering += row.steer
     door.revision += 1
-    add(tx, row, request, said.fingerprint, place=door.queued + (0 if request.if_busy in _NEXT else _BEHIND))
+    add(tx, row, request, said.fingerprint, place=door.queued + (0 if request.if_busy in _NEXT else BEHIND))
     messages.keep_blobs(tx, door.owner, turn, said.parts)
     events.tell(tx, door, TurnSubmitted(said.agent, said.parts, bool(row.steer)), turn)
     return row
@@ -244,7 +243,7 @@ def _enqueue_record(
     door.revision += 1
     row = new_row(tx, door, turn, None, "waiting")
     row.input = encode_record(said).decode()
-    add(tx, row, request, fingerprint, place=door.queued + _BEHIND)
+    add(tx, row, request, fingerprint, place=door.queued + BEHIND)
     for message in said:
         messages.keep_blobs(tx, door.owner, turn, message.parts)
     events.tell(tx, door, TurnSubmitted(None, said[0].parts), turn)
