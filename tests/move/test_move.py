@@ -429,8 +429,12 @@ def test_a_row_that_was_lost_on_the_way_is_found_or_copied_again(road: Road, har
 def test_a_place_without_a_store_has_nothing_to_move(road: Road) -> None:
     with pytest.raises(ConfigError, match="no store"):
         move(road.source, road.target)
+
+
+def test_a_store_cannot_be_moved_to_where_it_is(road: Road) -> None:
     settled(road.source)
-    with pytest.raises(ConfigError, match="no store"):
+
+    with pytest.raises(ConfigError, match="where it is"):
         move(road.source, road.source)
 
 

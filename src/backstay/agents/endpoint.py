@@ -175,7 +175,10 @@ def _checked_url(base_url: str) -> httpx2.URL:
 def _checked_key(key: str | None) -> str | None:
     """The key, or a refusal that does not repeat it."""
     if key is not None and not (key.isascii() and key.isprintable() and " " not in key and key):
-        raise ConfigError("the API key is empty, or has a space, a line end or a letter that no key has")
+        raise ConfigError(
+            "the API key is empty, or has a space, a line end or a letter that no key has",
+            hint="Copy it again, without quotes and line ends.",
+        )
     return key
 
 

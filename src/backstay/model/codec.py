@@ -148,7 +148,7 @@ def arguments_hash(arguments: Json) -> str:
 def check_name(what: str, text: object, limit: int) -> str:
     """The same text, or a refusal: like `check_text`, and not empty."""
     if not check_text(what, text, limit).strip():
-        raise InvalidPayload(f"{what} is empty")
+        raise InvalidPayload(f"{what} is empty", hint="Write a letter or more.")
     return str(text)
 
 
@@ -292,7 +292,9 @@ def check_metadata(metadata: object, limits: Limits) -> dict[str, str]:
     if not isinstance(metadata, Mapping):
         raise InvalidPayload(f"metadata is {type(metadata).__name__}", hint="Pass a mapping of texts.")
     if len(metadata) > limits.metadata:
-        raise TooLarge(f"metadata has {len(metadata)} entries; at most {limits.metadata} are accepted")
+        raise TooLarge(
+            f"metadata has {len(metadata)} entries; at most {limits.metadata} are accepted", hint="Put some together."
+        )
     for name, value in metadata.items():
         check_name("a name in metadata", name, limits.metadata_name_bytes)
         check_text(f"metadata {name!r}", value, limits.metadata_bytes)

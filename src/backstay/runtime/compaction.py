@@ -36,7 +36,10 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
                 hint="Keep less than threshold × budget; the threshold is between 0 and 1.",
             )
         if self.strategy != "rotate" or self.timeout <= 0 or self.pause < 0:
-            raise ConfigError("a compaction needs strategy='rotate', a timeout above 0 and a pause of at least 0")
+            raise ConfigError(
+                f"a compaction cannot go by strategy={self.strategy!r}, timeout={self.timeout}, pause={self.pause}",
+                hint="The strategy is 'rotate'; give a timeout of more than 0 and a pause of 0 or more seconds.",
+            )
 
     @property
     def limit(self) -> float:

@@ -50,7 +50,7 @@ class Supervisor:
             forget_levels(folder, process.pid)
             if process.returncode == HOPELESS:
                 self._stopping.set()
-                raise ConfigError("a worker cannot serve; its log says why")
+                raise ConfigError("a worker cannot serve", hint="The line above, in its log, says why.")
             log.warning("worker died", extra={"pid": process.pid, "code": process.returncode})
             patience = SHORTEST if loop.time() - began > LONGEST else min(patience * 2, LONGEST)
             await self._pause(patience)

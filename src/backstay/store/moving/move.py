@@ -41,14 +41,18 @@ def call_off_move(source_url: str | Path) -> None:
     with _site(source_url) as source:
         note = source.note("leaving", "left") if source.is_store() else None
         if note is None:
-            raise ConfigError(f"no move from {source.place} can be called off: there is none")
+            raise ConfigError(
+                f"no move from {source.place} can be called off: there is none", hint="Nothing was changed."
+            )
         source.stay(note)
 
 
 def _departure(mover: Mover, source: Site, target: Site, source_url: str | Path, target_url: str | Path) -> Note:
     """Begin the move, or find where it was begun; both ends know of it and are closed when this returns."""
-    if source.place == target.place or not source.is_store():
-        raise ConfigError(f"there is no store at {source.place} that could be moved to {target.place}")
+    if source.place == target.place:
+        raise ConfigError(f"{source.place} cannot be moved to where it is", hint="Name another, empty database.")
+    if not source.is_store():
+        raise ConfigError(f"there is no store at {source.place}", hint="Name the database that is to be moved first.")
     note = source.note("leaving", "left")
     if note is None:
         note = _begin(mover, source, target, source_url, target_url)

@@ -119,11 +119,14 @@ def called_off(place: str) -> ConfigError:
     return ConfigError(f"the move from {place} was called off meanwhile", hint="Drop what has arrived at the target.")
 
 
-def gone(place: str) -> ConfigError:
+def gone(place: str, note: Note) -> ConfigError:
     """The error for a source that cannot stay: its store is open at the other end, or will be."""
-    return ConfigError(f"no move from {place} can be called off: it is finished")
+    return ConfigError(
+        f"no move from {place} can be called off: it is finished, and {note.place} has the store",
+        hint="Nothing was changed.",
+    )
 
 
 def finished(place: str) -> ConfigError:
     """The error for a mover that comes late: what it would write is there, and may have changed since."""
-    return ConfigError(f"another process has finished the move to {place}")
+    return ConfigError(f"another process has finished the move to {place}", hint="Open the store there.")

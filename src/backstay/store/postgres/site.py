@@ -68,7 +68,7 @@ class PostgresSite:
     def stay(self, note: Note) -> None:
         with self._writing() as wire:
             if not wire.execute("DELETE FROM moves WHERE id = %s AND state = 'leaving'", (note.id,)).rowcount:
-                raise gone(self.place)
+                raise gone(self.place, note)
             wire.execute(_OPEN)
 
     def left(self, note: Note) -> None:

@@ -66,7 +66,7 @@ class SqliteSite:
         def work(database: apsw.Connection) -> None:
             database.execute("DELETE FROM moves WHERE id = ? AND state = 'leaving'", (note.id,))
             if not database.changes():
-                raise gone(self.place)
+                raise gone(self.place, note)
             database.execute(_OPEN)
 
         self._write(work)
