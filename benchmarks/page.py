@@ -50,6 +50,8 @@ SHAPES = {
     "one paragraph": ("", "Sentence {number} has **bold** and *slanted* words and goes on for a while. "),
 }
 
+Traced = dict[str, Any]  # Any: whatever the browser writes down of a moment
+
 # What of a trace is script: whichever of these is outermost holds all that it has set off.
 SCRIPT = frozenset(
     {
@@ -147,7 +149,7 @@ def costs(browser: Browser, client: httpx2.Client, session: str, shape: str, pac
     return _pictures(traced)
 
 
-def _pictures(traced: Sequence[dict[str, Any]]) -> list[float]:
+def _pictures(traced: Sequence[Traced]) -> list[float]:
     """Script on the page's thread, from the task that draws one picture to the task that draws the next."""
     thread = sorted(_busiest(traced), key=lambda event: (event["ts"], -event["dur"]))
     drawn = [event["ts"] for event in thread if event["name"] == "FireAnimationFrame"]
@@ -161,14 +163,14 @@ def _pictures(traced: Sequence[dict[str, Any]]) -> list[float]:
     return sums
 
 
-def _any_between(times: Sequence[float], task: dict[str, Any]) -> bool:
+def _any_between(times: Sequence[float], task: Traced) -> bool:
     place = bisect.bisect_left(times, task["ts"])
     return place < len(times) and times[place] < task["ts"] + task["dur"]
 
 
-def _busiest(traced: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _busiest(traced: Sequence[Traced]) -> list[Traced]:
     """The thread that drew most pictures."""
-    threads: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    threads: dict[tuple[int, int], list[Traced]] = {}
     for event in traced:
         if event.get("ph") == "X":
             threads.setdefault((event["pid"], event["tid"]), []).append(event)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from statistics import mean, median
 from typing import NamedTuple
@@ -79,7 +80,7 @@ class _Contest:
                     recorded(store, self._sessions[index])
                     turns[index].append(tape.take())
 
-            _together([lambda index=index: client(index) for index in range(self._clients)])  # type: ignore[misc]
+            _together([partial(client, index) for index in range(self._clients)])
             self._prepared = tape.prepared
         return turns
 
@@ -122,7 +123,7 @@ class _Contest:
             for _ in range(self._turns):
                 recorded(store, session)
 
-        return [lambda session=session: client(session) for session in self._sessions]  # type: ignore[misc]
+        return [partial(client, session) for session in self._sessions]
 
     def _playing(self, players: Sequence[RawClient], number: int) -> list[Callable[[], None]]:
         low = number * self._turns
@@ -135,7 +136,7 @@ class _Contest:
             [player.own(turn) for turn in turns[low : low + self._turns]]
             for player, turns in zip(players, self._tape, strict=True)
         ]
-        return [lambda one=one, two=two: client(one, two) for one, two in zip(players, own, strict=True)]  # type: ignore[misc]
+        return [partial(client, player, turns) for player, turns in zip(players, own, strict=True)]
 
     def _measure(self, clients: list[Callable[[], None]]) -> _Round:
         turns = self._turns * self._clients

@@ -88,15 +88,16 @@ def recording() -> Iterator[Tape]:
 def _heard(listen: Callable[[psycopg.Cursor[Any], Statement], None]) -> Iterator[None]:
     execute = psycopg.Cursor.execute
 
+    # Any: what the driver takes and gives, whatever it is.
     def heard(self: psycopg.Cursor[Any], query: Any, parameters: Any = None, **options: Any) -> Any:
         listen(self, (query, dict(parameters) if isinstance(parameters, dict) else parameters))
         return execute(self, query, parameters, **options)
 
-    psycopg.Cursor.execute = heard  # type: ignore[method-assign, assignment]
+    psycopg.Cursor.execute = heard  # type: ignore[method-assign, assignment]  # it stands where the driver executes
     try:
         yield
     finally:
-        psycopg.Cursor.execute = execute  # type: ignore[method-assign]
+        psycopg.Cursor.execute = execute  # type: ignore[method-assign]  # and goes again
 
 
 class RawClient:

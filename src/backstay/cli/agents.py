@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from backstay.cli import plain
 from backstay.cli.options import chosen
 
 EXAMPLES = """\b
@@ -41,12 +42,8 @@ def agents(file: Path | None, agent: tuple[str, ...], *, as_json: bool) -> None:
         mark = "→" if rung.chosen else " "
         click.echo(f"\n{mark} {number}  {rung.title}")
         for line in rung.found or ("nothing",):
-            click.echo(f"     {_neutral(line)}")
+            click.echo(f"     {plain.one_line(line)}")
     if ladder.offers:
         click.echo("\nAn agent that speaks ACP can change files and is never started unasked. To let it answer here:")
         for line in dict.fromkeys(f"backstay chat --agent {offer.agent}" for offer in ladder.offers):
             click.echo(f"     {line}")
-
-
-def _neutral(line: str) -> str:
-    return "".join(letter if letter.isprintable() else "�" for letter in line)

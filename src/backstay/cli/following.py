@@ -106,7 +106,7 @@ def _write(ask: Ask, told: Told) -> None:
     event = told.event
     where = "" if told.position is None else f"{told.position}  {event.session}  "
     number = str(event.number) if event.last == event.number else f"{event.number}-{event.last}"
-    kind = msgspec.inspect.type_info(type(event.body)).tag  # type: ignore[attr-defined]  # every body is a tagged struct
+    kind = event.body.__struct_config__.tag
     screen.say(f"{screen.moment(event.at)}  {where}{number}  {kind}  {_detail(event)}".rstrip())
 
 

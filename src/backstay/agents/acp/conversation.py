@@ -34,7 +34,7 @@ from acp.schema import (
 from pydantic import BaseModel, ValidationError
 
 from backstay.agents.acp.child import Child, shown
-from backstay.agents.acp.telling import texts
+from backstay.agents.acp.telling import plain, texts
 from backstay.agents.acp.wire import Wire
 from backstay.errors import AgentError, AgentFailed, AgentTimedOut
 
@@ -128,7 +128,7 @@ class Conversation:
         cancelling = CancelNotification(session_id=self.session)
         with contextlib.suppress(TimeoutError, ConnectionError):
             async with asyncio.timeout(seconds):
-                await self._connection.send_notification(AGENT_METHODS["session_cancel"], _plain(cancelling))
+                await self._connection.send_notification(AGENT_METHODS["session_cancel"], plain(cancelling))
                 if self._asking is not None:
                     await asyncio.wait({self._asking})
 
@@ -216,7 +216,7 @@ class Conversation:
         """Ask the child and read its answer; everything that can go wrong is an `AgentError`."""
         name = self.child.name
         try:
-            given = await self._connection.send_request(AGENT_METHODS[method], _plain(request))
+            given = await self._connection.send_request(AGENT_METHODS[method], plain(request))
         except RequestError as error:
             raise self._refused(error) from None
         except ConnectionError:
@@ -252,10 +252,6 @@ class Conversation:
 
 
 _CANCELLED = RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
-
-
-def _plain(model: BaseModel) -> dict[str, Any]:  # Any: JSON
-    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def _look_away(task: "asyncio.Task[Any]") -> None:

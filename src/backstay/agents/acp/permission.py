@@ -94,4 +94,8 @@ _ASKED = Tool(
     description="Lets the agent use one of its own tools, this once.",
     approval=True,
 )
-_GIVEN = Tool(name="permission", function=_agreed, description="As above, permitted beforehand.")
+_GIVEN = Tool(
+    name="permission",
+    function=_agreed,
+    description="Lets the agent use one of its own tools, as was permitted beforehand.",
+)

@@ -80,7 +80,7 @@ class Telling:
             case UserMessageChunk() | AvailableCommandsUpdate():
                 return
             case BaseModel():
-                about = _plain(update)
+                about = plain(update)
                 yield storable(Custom(f"acp_{about.pop('sessionUpdate', 'update')}", about))
             case _:
                 yield storable(Custom("acp_update", update))
@@ -110,7 +110,7 @@ class Telling:
     def finish(self, answer: PromptResponse) -> Iterator[Body]:
         """What there is to say at the end: what it cost, and whether it was cut off."""
         if answer.usage is not None:
-            self._usage["turn"] = _plain(answer.usage)
+            self._usage["turn"] = plain(answer.usage)
         if self._usage:
             yield storable(Custom("acp_usage", self._usage))
         if self.cost > self._cost_before:
@@ -142,10 +142,10 @@ def details(update: ToolCallUpdate) -> dict[str, Json]:
     if update.raw_input not in (None, {}):
         told["input"] = update.raw_input
     if update.locations:
-        told["locations"] = [_plain(location) for location in update.locations]
+        told["locations"] = [plain(location) for location in update.locations]
     changes = [content for content in update.content or () if isinstance(content, FileEditToolCallContent)]
     if changes:
-        told["changes"] = [_plain(change) for change in changes]
+        told["changes"] = [plain(change) for change in changes]
     try:
         check_body(Custom("acp", told), _LIMITS)
     except Rejected:
@@ -193,7 +193,7 @@ def _content(content: Any) -> Json:  # Any: one of the protocol's many kinds of 
     if isinstance(content, ContentToolCallContent):
         inner = content.content
         return inner.text if isinstance(inner, TextContentBlock) else _without_bulk(inner)
-    return _plain(content)
+    return plain(content)
 
 
 def _fitting(value: Json) -> Json:
@@ -215,13 +215,14 @@ def _clean(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _plain(model: BaseModel) -> dict[str, Json]:
+def plain(model: BaseModel) -> dict[str, Json]:
+    """A value of the protocol as the JSON that goes over the wire."""
     return model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def _without_bulk(content: BaseModel) -> dict[str, Json]:
     """What is known of a picture or a file without its bytes."""
-    return {name: value for name, value in _plain(content).items() if name not in ("data", "blob", "resource")}
+    return {name: value for name, value in plain(content).items() if name not in ("data", "blob", "resource")}
 
 
 def texts(parts: Sequence[str]) -> list[TextContentBlock]:

@@ -7,12 +7,11 @@ after the other. Nothing that is sent is shown before the story tells it, so wha
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from backstay.cli import plain
+from backstay.cli import plain, screen
 from backstay.cli.chat.choosing import choose
 from backstay.cli.chat.commands import Order, help_lines, parse
 from backstay.cli.chat.exchange import Away, Back, Busy, Exchange, Told
@@ -387,10 +386,9 @@ class Talk:
         return self._story.over or not (self._story.running or self._story.waiting)
 
 
-async def _first(*tasks: "asyncio.Future[Any]") -> "asyncio.Future[Any]":
-    """The first of these that is done; of several, the one that stands last."""
-    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    return [task for task in tasks if task in done][-1]
+async def _first(*tasks: "asyncio.Future[Any]") -> None:  # Any: each gives something else
+    """Until one of these is done."""
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
 
 
 async def _stopped(task: "asyncio.Task[None] | None") -> None:
@@ -413,13 +411,10 @@ def _file(words: str, session: SessionId) -> tuple[Path, Kind]:
 def _listing(number: int, session: Session, here: SessionId) -> str:
     name = plain.one_line(session.title or session.preview or session.id)
     state = "running" if session.running else session.state
-    return f"{number:>3}  {_day(session.active_at)}  {state:<8}{name[:80]}{'  ← here' if session.id == here else ''}"
+    marked = "  ← here" if session.id == here else ""
+    return f"{number:>3}  {screen.moment(session.active_at)}  {state:<8}{name[:80]}{marked}"
 
 
 def _hit(number: int, hit: SearchHit) -> str:
     where, words = plain.one_line(hit.title or hit.session), plain.one_line(hit.snippet.text)
-    return f"{number:>3}  {_day(hit.at)}  {where}\n     {words}"
-
-
-def _day(at: int) -> str:
-    return f"{datetime.fromtimestamp(at / 1000, UTC).astimezone():%Y-%m-%d %H:%M}"
+    return f"{number:>3}  {screen.moment(hit.at)}  {where}\n     {words}"
