@@ -869,6 +869,47 @@ def test_a_url_that_became_a_path_is_refused_and_makes_no_folder(
     assert list(tmp_path.iterdir()) == []
 
 
+NO_FILES: dict[str, object] = {
+    "a setting that is missing": None,
+    "a number": 5,
+    "bytes": b"chat.db",
+    "nothing": "",
+    "memory": ":memory:",
+    "a NUL": "chat\0.db",
+    "no text": "chat\udcff.db",
+}
+
+
+@pytest.mark.parametrize("where", NO_FILES.values(), ids=NO_FILES)
+def test_what_names_no_file_is_refused_and_makes_none(
+    where: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(ConfigError):
+        open_store(where)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_that_no_file_can_have_is_refused_in_our_words(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="too long"):
+        open_store(tmp_path / ("x" * 300))
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_file_on_a_disk_is_left_alone(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+
+    for name in ("pipe", "folder"):
+        with pytest.raises(SchemaMismatch, match="left untouched"):
+            open_store(tmp_path / name)
+
+    assert {file.name for file in tmp_path.iterdir()} == {"pipe", "folder"}
+
+
 def test_a_store_is_closed_in_good_order_while_threads_still_ask(path: Path) -> None:
     def ask(store: Store, question: Callable[[Store], object], asked: threading.Semaphore) -> None:
         with suppress(StoreUnavailable):

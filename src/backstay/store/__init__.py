@@ -1,6 +1,7 @@
 """The durable store: every verb one transaction, the same verbs on every engine."""
 
 import importlib
+from os import PathLike
 from pathlib import Path
 from types import ModuleType
 from typing import cast
@@ -90,6 +91,8 @@ def load_postgres(name: str) -> ModuleType:
 
 def sqlite_path(where: str | Path) -> Path:
     """The database file that a path or URL names."""
+    if not isinstance(where, str | PathLike):
+        raise ConfigError(f"{where!r} names no store", hint="Write a path or a URL; a setting may be missing.")
     text = str(where)
     scheme, found, rest = text.partition("://")
     if found:
@@ -105,6 +108,15 @@ def sqlite_path(where: str | Path) -> Path:
             f"what begins with {text.partition('/')[0] + '/'!r} was a URL before it became a path",
             hint="Pass a URL as text, not as a Path.",
         )
-    if not text or text == ":memory:" or "\0" in text:
+    if not text or text == ":memory:" or "\0" in text or not _is_text(text):
         raise ConfigError(f"{text!r} cannot hold a durable store", hint="Write the path of a file.")
     return Path(text).expanduser().absolute()
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name can be said in UTF-8: a file whose name cannot is none that SQLite could open."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -223,9 +223,9 @@ def open_database(
     refuse_old_sqlite()
     path = path.resolve()
     refuse_network(path, mounts)
+    make_private(path)
     if path.exists() and not path.is_file():
         raise not_ours(str(path), "it is a directory" if path.is_dir() else "it is not a regular file")
-    make_private(path)
     with _guard:
         file = identity(path)
         if file is None:
