@@ -15,6 +15,7 @@ from backstay.model import message
 from backstay.store.upkeep import checkup
 from tests.postgres.speaker import ME
 from tests.servers.postgres import Home, Postgres, at
+from tests.servers.proxy import Proxy
 
 # An interpreter in which the driver is not installed, as far as anybody can tell.
 WITHOUT_THE_EXTRA = """
@@ -171,3 +172,17 @@ def test_a_lost_connection_is_nothing_to_tell_a_program_that_does_not_ask(postgr
     )
 
     assert (done.stdout, done.stderr) == ("1\n", "")
+
+
+def test_a_server_that_does_not_answer_is_told_from_a_pool_that_is_too_small(network: Proxy, name: str) -> None:
+    with open_store(network.url(name), wait_seconds=3.0) as store:
+        session = store.create(owner=ME).id
+        network.stall()
+        network.cut()
+
+        with pytest.raises(StoreUnavailable, match="no connection") as away:
+            store.touch(session, owner=ME)
+        network.go_on()
+
+    assert "host" in away.value.advice
+    assert "connections=" not in away.value.advice

@@ -17,7 +17,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from backstay.errors import BackstayError, CommitUnknown, StoreError, StoreUnavailable, UsedAfterFork
 from backstay.store.engine import Overtaken
 from backstay.store.postgres.conninfo import Place
-from backstay.store.postgres.faults import lost, overtaken, translated
+from backstay.store.postgres.faults import UNREACHED, lost, overtaken, translated
 from backstay.store.postgres.wire import Watchdog, Wire
 from backstay.store.signals import with_ctrl_c_held
 
@@ -279,6 +279,8 @@ class Database:
     def _away(self) -> BackstayError:
         if isinstance(self._failure, psycopg.Error):
             return translated(self._failure, str(self.place))
+        if self._watchdog.watched < self.place.connections:
+            return StoreUnavailable(f"no connection to {self.place} came about in {self._wait:g} s", hint=UNREACHED)
         return StoreUnavailable(
             f"all {self.place.connections} connections to {self.place} were in use for {self._wait:g} s",
             hint="Try again, run fewer turns in one process, or allow it more with ?connections=32 in the URL.",

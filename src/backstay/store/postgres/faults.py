@@ -35,7 +35,7 @@ _ELSEWHERE = (
 )
 
 
-_UNREACHED = "Check that PostgreSQL runs there and takes connections: host, port, firewall, user, password, database."
+UNREACHED = "Check that PostgreSQL runs there and takes connections: host, port, firewall, user, password, database."
 _FAILED = "Nothing was changed. Try again; if it persists, look into the server's log."
 
 _GRANT = (
@@ -80,7 +80,7 @@ def translated(error: psycopg.Error, place: str) -> BackstayError:
         case _ if _unstorable(error):
             return InvalidPayload(f"a value cannot be stored: {said}", hint="Pass text as text, numbers as numbers.")
         case _:
-            return StoreUnavailable(f"{place} failed: {said}", hint=_UNREACHED if _unreached(error) else _FAILED)
+            return StoreUnavailable(f"{place} failed: {said}", hint=UNREACHED if _unreached(error) else _FAILED)
 
 
 def _unreached(error: psycopg.Error) -> bool:

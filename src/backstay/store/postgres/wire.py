@@ -172,6 +172,11 @@ class Watchdog:
             with self._lock:
                 self._wires.discard(wire)
 
+    @property
+    def watched(self) -> int:
+        """How many connections are in use."""
+        return len(self._wires)
+
     def close(self) -> None:
         """Watch no more."""
         self._closed.set()
