@@ -259,14 +259,21 @@ def test_a_password_is_never_shown(empty_database: str) -> None:
         "PostgreSQL://me:hunter2@localhost/chat",
         " postgresql://me:hunter2@localhost/chat",
         Path("postgresql://me:hunter2@localhost/chat"),
+        "host=localhost password=hunter2 dbname=chat",
+        "dbname = chat password = hunter2",
+        "password=hunter2 host=localhost",
     ],
 )
-def test_a_url_that_is_written_wrongly_tells_nobody_its_password(url: str | Path) -> None:
+def test_a_url_that_is_written_wrongly_tells_nobody_its_password(
+    url: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError) as refused:
         open_store(url)
 
     assert refused.value.advice
     assert "hunter2" not in "".join(traceback.format_exception(refused.value, limit=0))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The durable store: every verb one transaction, the same verbs on every engine."""
 
 import importlib
+import re
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,8 @@ from backstay.store.sqlstore import SqlStore
 _POSTGRES = ("postgresql://", "postgres://")
 # What pathlib makes of a URL.
 _SHORTENED = ("postgresql:/", "postgres:/", "sqlite:/")
+# How PostgreSQL's own programs also name a database.
+_WORDS = re.compile(r"\s*(host|hostaddr|port|user|password|dbname|service)\s*=.*")
 
 __all__ = ["About", "Store", "open_store"]
 
@@ -93,24 +96,38 @@ def sqlite_path(where: str | Path) -> Path:
     """The database file that a path or URL names."""
     if not isinstance(where, str | PathLike):
         raise ConfigError(f"{where!r} names no store", hint="Write a path or a URL; a setting may be missing.")
-    text = str(where)
-    scheme, found, rest = text.partition("://")
-    if found:
-        if scheme != "sqlite" or not rest.startswith("/"):
-            # No more of it is shown than what is no secret.
-            raise ConfigError(
-                f"{scheme + found!r} names no store",
-                hint="Write a path, sqlite:/// and a path, or postgresql://host/database.",
-            )
-        text = rest[1:]
+    text = _without_scheme(str(where))
+    _refuse_server(text)
+    if not text or text == ":memory:" or "\0" in text or not _is_text(text):
+        raise ConfigError(f"{text!r} cannot hold a durable store", hint="Write the path of a file.")
+    return Path(text).expanduser().absolute()
+
+
+def _without_scheme(text: str) -> str:
+    scheme, mark, rest = text.partition("://")
+    if not mark:
+        return text
+    if scheme != "sqlite" or not rest.startswith("/"):
+        # No more of it is shown than what is no secret.
+        raise ConfigError(
+            f"{scheme + mark!r} names no store",
+            hint="Write a path, sqlite:/// and a path, or postgresql://host/database.",
+        )
+    return rest[1:]
+
+
+def _refuse_server(text: str) -> None:
+    """Raise if somebody meant a server: a file of that name would have the password in it."""
     if text.startswith(_SHORTENED):
         raise ConfigError(
             f"what begins with {text.partition('/')[0] + '/'!r} was a URL before it became a path",
             hint="Pass a URL as text, not as a Path.",
         )
-    if not text or text == ":memory:" or "\0" in text or not _is_text(text):
-        raise ConfigError(f"{text!r} cannot hold a durable store", hint="Write the path of a file.")
-    return Path(text).expanduser().absolute()
+    if found := _WORDS.fullmatch(text):
+        raise ConfigError(
+            f"what begins with {found[1] + '='!r} names a PostgreSQL server, and no file",
+            hint="Write it as a URL: postgresql://user@host:5432/database.",
+        )
 
 
 def _is_text(name: str) -> bool:
