@@ -419,6 +419,14 @@ def test_a_stream_that_was_folded_has_expired_and_the_response_has_not(house: Ho
     assert told[-1].response == response
 
 
+def test_who_asks_for_the_head_of_a_stream_does_not_wait_for_its_end(house: House, ai: Ai) -> None:
+    response = ai.responses.create(model="patient", input="wait", background=True).id
+    with house.client() as client:
+        for _ in range(2):  # on one connection
+            assert client.head(f"/v1/responses/{response}", params={"stream": "true"}).status_code == 200
+    assert ai.responses.cancel(response).status == "cancelled"
+
+
 def test_a_number_that_was_never_told_is_refused(ai: Ai) -> None:
     response = ai.responses.create(model="default", input="hello")
     last = list(ai.responses.retrieve(response.id, stream=True))[-1].sequence_number

@@ -152,6 +152,8 @@ async def retrieve(call: Call[Nothing, RetrieveQuery]) -> Answer:
         return _shown(found)
     if after is not None:
         _check_can_go_on(found, after)
+    if call.request.method == "HEAD":
+        return _shown(found)  # whoever wants only the head does not listen to the rest
     call.service.streams.admit(call.caller)
     teller = ResponseTeller(found.turn, -1 if after is None else after)
     return Answer(app=TurnStream(call.service, call.caller, found.turn, teller))
