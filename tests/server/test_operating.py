@@ -195,6 +195,19 @@ def test_workers_are_counted_together_and_the_dead_leave_their_counts(tmp_path: 
     assert "backstay_streams 3\n" in mine.text({})
 
 
+def test_a_worker_whose_counts_cannot_be_written_goes_on_and_tells_its_own(tmp_path: Path) -> None:
+    metrics = Metrics(tmp_path / "counts")
+    metrics.turns.add(outcome="completed")
+
+    metrics.save()
+
+    assert 'backstay_turns_total{outcome="completed"} 1\n' in metrics.text({})
+    (tmp_path / "counts").mkdir()
+    (tmp_path / "counts" / "1.counts").write_text('{"backstay_turns_total{outcome=\\"completed\\"}": 5}')
+    metrics.save()
+    assert 'backstay_turns_total{outcome="completed"} 6\n' in metrics.text({})
+
+
 def test_a_line_of_the_log_cannot_be_forged() -> None:
     evil = 'x\n{"event": "forged"}\x1b[2J'
     record = logging.makeLogRecord({"name": "x", "msg": evil, "levelname": "INFO", "session": evil})

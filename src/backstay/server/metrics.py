@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from backstay.server.logs import log
+
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 # A sample is known by its name and labels as they are written: `backstay_turns_total{outcome="failed"}`.
@@ -76,6 +78,7 @@ class Metrics:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
+        self._shared = True
         self.requests = Counter("backstay_requests_total", "Requests by operation and status.")
         self.request_seconds = Histogram("backstay_request_seconds", "How long requests take, streams aside.")
         self.turns = Counter("backstay_turns_total", "Turns that ended here, by outcome.")
@@ -95,10 +98,18 @@ class Metrics:
         return (one for one in vars(self).values() if isinstance(one, Counter | Histogram))
 
     def save(self) -> None:
-        """Let the other workers see what was counted here."""
-        if self._folder is not None:
+        """Let the other workers see what was counted here. A folder that is full or gone costs nothing but that."""
+        if self._folder is None:
+            return
+        try:
             for kind, samples in self._by_kind().items():
                 _write(self._folder / f"{os.getpid()}.{kind}", samples)
+        except OSError as error:
+            if self._shared:
+                log.warning("counts are not shared with other workers", extra={"error": error.strerror})
+            self._shared = False
+        else:
+            self._shared = True
 
     def _by_kind(self) -> dict[str, Samples]:
         kinds: dict[str, Samples] = {"levels": {}, "counts": {}}
@@ -115,7 +126,7 @@ class Metrics:
         return "\n".join(lines) + "\n"
 
     def _summed(self) -> Samples:
-        if self._folder is None:
+        if self._folder is None or not self._shared:
             return {name: value for samples in self._by_kind().values() for name, value in samples.items()}
         total: Samples = {}
         for file in (*self._folder.glob("*.levels"), *self._folder.glob("*.counts")):
