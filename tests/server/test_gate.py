@@ -73,6 +73,20 @@ def test_our_own_page_and_origins_that_were_named_may_ask(path: Place) -> None:
         assert "access-control-allow-origin" not in friendly.headers
 
 
+def test_our_page_is_known_with_and_without_the_usual_ports(client: httpx2.Client) -> None:
+    """Browsers leave them out of an origin; a proxy may put them into the host."""
+    for host, origin, status in (
+        ("localhost", "https://localhost", 200),
+        ("localhost:443", "https://localhost", 200),
+        ("localhost:80", "http://localhost", 200),
+        ("localhost:8443", "https://localhost", 403),
+        ("localhost:443", "http://localhost", 403),
+        ("localhost:80", "https://localhost", 403),
+    ):
+        asked = client.get("/api/me", headers={"host": host, "origin": origin})
+        assert asked.status_code == status, (host, origin)
+
+
 @pytest.mark.parametrize(
     "where", ["/api/me", "/api/sessions", "/api/openapi.json", "/metrics", "/nowhere", "/v1/models"]
 )

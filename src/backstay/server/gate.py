@@ -93,7 +93,8 @@ class Gate:
     def _check_origin(self, headers: Headers, host: str) -> None:
         """A page may only speak to us if we served it, or the operator has named its origin."""
         for origin in headers.getlist("origin"):
-            ours = origin.lower() in (f"http://{host}", f"https://{host}")
+            # Browsers leave out the usual ports; proxies may put them into the host.
+            ours = origin.lower() in (f"http://{host.removesuffix(':80')}", f"https://{host.removesuffix(':443')}")
             if not ours and origin not in self._service.settings.allowed_origins:
                 raise forbidden("requests from that origin are refused", "Name it in allowed_origins, or use our page.")
 
