@@ -254,6 +254,16 @@ def test_a_session_is_named_by_address_or_id_or_its_first_letters(folder: Path, 
     assert re.findall(r"^› (.*)$", silent, re.MULTILINE) == ["hello", "again"]
 
 
+def test_a_name_that_fits_several_sessions_lists_them(folder: Path, place: Place) -> None:
+    for words in (b"one\n", b"two\n"):
+        piped(folder, *with_database(place), "--new", said=words)
+
+    told = piped(folder, *with_database(place), said=b"/resume ses_\n").stdout.decode().splitlines()
+
+    assert "['ses_' could be any of these:" in told
+    assert sum(line.startswith("  ses_") for line in told) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -308,7 +318,7 @@ def test_nonsense_from_a_pipe_is_complained_about_and_the_rest_is_answered(folde
     lines = told.stdout.decode().splitlines()
     assert told.returncode == 0
     assert told.stderr == b""
-    assert "[there is no command /bogus (/help lists them; // says a slash.)]" in lines
+    assert "[there is no command /bogus (/help lists them; // begins a message with a slash.)]" in lines
     assert [line for line in lines if line.startswith("You said")] == [
         "You said '/slash'.",
         "You said '��'.",

@@ -123,7 +123,7 @@ def state_of(session: Session) -> str:
 
 
 def called(session: Session) -> str:
-    """What a person would call it: its title, or what was said first."""
+    """What a person would call it: its title, or what was said last."""
     return session.title or (f"“{session.preview}”" if session.preview else "")
 
 

@@ -98,7 +98,7 @@ def directory(path: str) -> Path:
 
 
 def _ambiguous(name: str, found: Sequence[Session]) -> NotFound:
-    shown = [f"  {one.id}  {plain.one_line(one.title or one.preview or '')}".rstrip() for one in found[:_SHOWN]]
+    shown = [f"  {one.id}  {plain.one_line(one.title or one.preview or '')[:60]}".rstrip() for one in found[:_SHOWN]]
     more = ["  …"] if len(found) > _SHOWN else []
     return NotFound(
         "\n".join([f"{name!r} could be any of these:", *shown, *more]), hint="Write more letters of the id."

@@ -26,14 +26,14 @@ COMMANDS = (
     Command("retry", "have the last message answered again"),
     Command("edit", "say something else in place of your last message", takes="WORDS"),
     Command("steer", "say something to the turn that runs, instead of waiting for its end", needs="WORDS"),
-    Command("approve", "let the tool run that asks"),
-    Command("deny", "do not let it run"),
+    Command("approve", "let the tool that asks run"),
+    Command("deny", "refuse it"),
     Command("fork", "go on in a new session with the same past"),
     Command("new", "go on in a new, empty session", takes="TITLE"),
     Command("resume", "list the newest sessions, or go on in one of them", takes="NUMBER or ID"),
     Command("search", "search all your sessions", needs="WORDS"),
     Command("lineage", "draw the windows of this session as a tree"),
-    Command("compact", "have the past summarised, above all what concerns the words", takes="WORDS"),
+    Command("compact", "have the past summarised, above all what concerns WORDS", takes="WORDS"),
     Command("title", "show or set the title", takes="WORDS"),
     Command("export", "write the session to a file: .json whole, .md or .html to read", takes="FORMAT or PATH"),
     Command("help", "show this list"),
@@ -61,7 +61,9 @@ def parse(line: str) -> Order | str:
     words = "".join(rest)
     command = _BY_NAME.get(name.lower())
     if command is None:
-        raise InvalidPayload(f"there is no command /{name[:40]}", hint="/help lists them; // says a slash.")
+        raise InvalidPayload(
+            f"there is no command /{name[:40]}", hint="/help lists them; // begins a message with a slash."
+        )
     if command.needs and not words:
         raise InvalidPayload(f"/{command.name} needs something after it", hint=f"Write {command.usage}")
     if words and not (command.needs or command.takes):
@@ -72,5 +74,5 @@ def parse(line: str) -> Order | str:
 def help_lines() -> list[str]:
     """Every command, and the keys."""
     width = max(len(command.usage) for command in COMMANDS)
-    keys = "Enter sends, also while a turn runs: it waits for its end. Alt-Enter or Ctrl-J begins a new line."
+    keys = "Enter sends; while a turn runs, what you send waits for its end. Alt-Enter or Ctrl-J begins a new line."
     return [*(f"{command.usage:<{width}}  {command.meaning}" for command in COMMANDS), keys]

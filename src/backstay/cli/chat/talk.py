@@ -166,7 +166,7 @@ class Talk:
 
     async def _complain(self, error: BackstayError) -> None:
         hint = f" ({plain.one_line(error.advice)})" if error.advice else ""
-        await self._stage.show([Note(f"{plain.one_line(str(error.args[0]))}{hint}", "bad")])
+        await self._stage.show([Note(f"{plain.lines(str(error.args[0]))}{hint}", "bad")])
 
     # --- talking ----------------------------------------------------------------------------------------------------
 
