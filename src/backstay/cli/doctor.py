@@ -105,4 +105,4 @@ def _tell_rescue(told: Rescue) -> None:
         keys = lost.first if lost.first == lost.last else f"{lost.first} to {lost.last}"
         screen.facts([(f"unreadable: {lost.table} ({keys})", lost.problem)])
     screen.say(f"{told.folder} has what could be read; rescue.json in it says all of this.")
-    screen.say("`backstay import FILE` takes in what is whole.")
+    screen.say("`backstay import FILE` takes in what is whole; a .partial.json is to be read.")
