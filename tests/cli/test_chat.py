@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from backstay.cli.chat.commands import Order, parse
+from backstay.errors import InvalidPayload
 from backstay.model.ids import SessionId
 from backstay.model.turn import Cancelled, Completed
 from backstay.store import Store, open_store
@@ -182,6 +183,9 @@ def test_several_lines_can_be_written_and_pasted(shown: Terminal) -> None:
 def test_a_command_is_one_whatever_space_follows_it() -> None:
     assert parse("/edit\nthese words\nand these") == Order("edit", "these words\nand these")
     assert parse("/title\tTea") == Order("title", "Tea")
+    for words in ("/", "/ new idea"):
+        with pytest.raises(InvalidPayload, match="there is no command"):
+            parse(words)
 
 
 def test_an_edit_replaces_what_was_offered_and_one_that_is_given_up_replaces_nothing(

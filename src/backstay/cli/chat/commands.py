@@ -1,5 +1,7 @@
 """Commands: what a person can say to the chat itself, with a slash before it."""
 
+import re
+
 import msgspec
 
 from backstay.errors import InvalidPayload
@@ -57,7 +59,7 @@ def parse(line: str) -> Order | str:
         return text[1:]
     if not text.startswith("/"):
         return line
-    name, *rest = text[1:].split(maxsplit=1) or [""]
+    name, *rest = re.split(r"\s+", text[1:], maxsplit=1)
     words = "".join(rest)
     command = _BY_NAME.get(name.lower())
     if command is None:
