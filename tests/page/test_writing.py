@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from playwright.sync_api import FilePayload, Locator, expect
+from playwright.sync_api import FilePayload, Locator, Route, expect
 
 from backstay.agents.adapters import AgentLike
 from backstay.agents.scripted import ScriptedAgent
@@ -199,6 +199,9 @@ def test_escape_closes_a_field_and_not_the_answer_behind_it(person: Person, clie
     editor = tab.page.get_by_role("textbox", name="Your message")
     editor.press("Escape")
     expect(editor).to_have_count(0)
+    tab.message.fill("/un")
+    tab.message.press("Escape")
+    expect(tab.page.get_by_role("listbox", name="Commands")).to_have_count(0)
     # Requests are answered in order: had it been stopped, the server would know.
     tab.message.fill("still there?")
     until(lambda: client.get(f"/api/sessions/{session}/marks").json()["draft"] == "still there?", "the server heard us")
@@ -217,6 +220,38 @@ def test_how_one_message_is_said_is_not_how_the_next_is(person: Person, client: 
 
     accepted(client, session, "another", agent="patient")
     expect(tab.page.get_by_role("radio", name="Queue")).to_be_checked()
+
+
+def test_a_file_arrives_over_a_line_that_is_cut(person: Person, client: httpx2.Client) -> None:
+    tab = person.tab(new_session(client))
+    left = [2, 3]  # how often a line is cut while a piece is on its way, and while what it was is told
+
+    def cut(route: Route) -> None:
+        asked = route.request.method == "POST"
+        left[asked] -= 1
+        if left[asked] >= 0:
+            route.abort()
+        else:
+            route.continue_()
+
+    tab.page.route("**/api/uploads/**", cut)
+    tab.page.get_by_label("Attach files").set_input_files(NOTE)
+    expect(files(tab)).to_contain_text("10 B")
+    assert max(left) < 0
+    expect(tab.page.locator(".notice")).to_have_count(0)
+
+
+def test_two_clicks_take_one_turn_back(person: Person, client: httpx2.Client) -> None:
+    session = new_session(client)
+    for text in ("one", "two", "three"):
+        answered(client, session, text)
+    tab = person.tab(session)
+    tab.last.get_by_role("button", name="Undo this turn").dblclick()
+    expect(tab.turns).to_have_count(2)
+    tab.last.get_by_role("button", name="Fork from here").dblclick()
+    expect(tab.page.get_by_role("link", name="fork")).to_be_visible()
+    assert len(client.get("/api/sessions").json()["sessions"]) == 2
+    assert len(read(client, session)) == 4
 
 
 def test_two_clicks_make_one_session(person: Person, client: httpx2.Client) -> None:

@@ -1,10 +1,11 @@
 // What a reader can do to the open session. Each is one request; what comes of it is told by the stream.
 import { ask, insist, patch, post, put, remove } from "./api.js";
 import { draftOf } from "./draft.js";
+import { rowsOf } from "./lines.js";
 import { attempt, tell } from "./notices.js";
 import { closed, current, empty, enter, story, toNow } from "./room.js";
 import { go } from "./route.js";
-import { lines } from "./shelf.js";
+import { filter, lines } from "./shelf.js";
 
 const at = (rest) => `/api/sessions/${current.value}${rest}`;
 
@@ -88,12 +89,12 @@ export const take = (file) =>
     tell("Imported, with nothing lost on the way.");
   });
 
-/** Go up or down in the list. */
+/** Go up or down in the list, as it is shown. */
 export function step(by) {
-  const order = lines.value.order.filter((line) => !line.archived);
-  const place = order.findIndex((line) => line.id === current.value);
-  const next = order[Math.max(0, Math.min(order.length - 1, place + by))];
-  if (next) go(next.id);
+  const shown = rowsOf(lines.value, filter.value, Date.now()).filter((row) => row.line);
+  const place = shown.findIndex((row) => row.line.id === current.value);
+  const next = shown[Math.max(0, Math.min(shown.length - 1, place + by))];
+  if (next) go(next.line.id);
 }
 
 export const reload = () => enter(current.value);

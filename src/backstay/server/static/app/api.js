@@ -23,7 +23,7 @@ export async function ask(method, path, { body, headers = {}, query = {}, raw, k
   const sent = raw ? { body: raw, type: "application/octet-stream" } : { body: JSON.stringify(body), type: "application/json" };
   const typed = body === undefined && !raw ? {} : { "content-type": sent.type };
   const answer = await fetch(url, { method, headers: { ...typed, ...headers }, body: sent.body, keepalive }).catch(() => null);
-  if (!answer) throw new Refused(0, "unreachable", "The server cannot be reached.", "It is tried again by itself.");
+  if (!answer) throw new Refused(0, "unreachable", "The server cannot be reached.", "Try again when it is back.");
   if (answer.ok) return answer.status === 204 ? null : answer.json();
   if (answer.status === 401) throw stranger();
   const problem = await answer.json().catch(() => ({}));
@@ -44,11 +44,16 @@ export const remove = (path) => ask("DELETE", path);
 /** Ask until there is an answer: what was not acknowledged is sent again under the same key, and happens once. */
 export async function insist(path, body, told = () => {}) {
   const headers = { "idempotency-key": crypto.randomUUID?.() ?? key() };
+  return persist(() => post(path, body, headers), told);
+}
+
+/** Ask for something that may be asked for twice until there is an answer, or it is not wanted any more. */
+export async function persist(work, told = () => {}, wanted = () => true) {
   for (let wait = 250; ; wait = Math.min(wait * 2, 4000)) {
     try {
-      return await post(path, body, headers);
+      return await work();
     } catch (error) {
-      if (!(error instanceof Refused) || !error.unreachable) throw error;
+      if (!(error instanceof Refused) || !error.unreachable || !wanted()) throw error;
       told(error);
       await new Promise((resolve) => setTimeout(resolve, wait));
     }

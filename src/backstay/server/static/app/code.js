@@ -1,4 +1,5 @@
 // A block of code: copied with a button, coloured when it is whole and the browser has nothing better to do.
+import { useCopy } from "./copy.js";
 import { h, html, steady, useEffect, useState } from "./html.js";
 import { Icon } from "./icon.js";
 
@@ -8,17 +9,12 @@ const PLAIN = { text: null, nodes: null };
 let fetching = null;
 
 export const Code = steady(function Code({ text, language, growing }) {
-  const [copied, setCopied] = useState(false);
+  const [copied, copy] = useCopy(text);
   const [coloured, setColoured] = useState(PLAIN);
   useEffect(() => {
     if (growing || coloured.text === text) return undefined;
     return inTurn(async () => setColoured({ text, nodes: await colouredNodes(text, language) }));
   }, [text, language, growing]);
-  const copy = async () => {
-    await navigator.clipboard?.writeText(text).catch(() => {});
-    setCopied(true);
-    setTimeout(() => setCopied(false), 1500);
-  };
   return html`<figure class="code">
     <figcaption>
       <span>${language || "text"}</span>

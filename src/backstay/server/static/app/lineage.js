@@ -4,6 +4,8 @@ import { count } from "./words.js";
 
 export const STEP = 64;
 export const LANE = 34;
+// However many lanes there are, the words beside them want their place.
+const WIDEST = 2 * LANE;
 
 const REASONS = {
   first: "Began",
@@ -26,7 +28,7 @@ export function nodesOf(windows, current) {
   const lanes = new Map();
   const heads = new Map();
   let used = 0;
-  const nodes = windows.map((window, place) => {
+  const placed = windows.map((window, place) => {
     const parent = lanes.get(window.parent);
     const goesOn = parent !== undefined && !heads.has(window.parent) && window.reason === "compaction";
     const lane = parent === undefined ? 0 : goesOn ? parent : (used += 1);
@@ -35,14 +37,17 @@ export function nodesOf(windows, current) {
     return {
       window,
       lane,
-      x: LANE / 2 + lane * LANE,
       y: STEP / 2 + (windows.length - 1 - place) * STEP,
       name: REASONS[window.reason] ?? window.reason,
       current: window.id === current,
     };
   });
-  return nodes;
+  const apart = Math.min(LANE, WIDEST / Math.max(1, used));
+  return placed.map((node) => ({ ...node, x: LANE / 2 + node.lane * apart }));
 }
+
+/** How wide the picture is. */
+export const widthOf = (nodes) => LANE / 2 + Math.max(LANE / 2, ...nodes.map((node) => node.x));
 
 /** A line from each window to the one it came from. */
 export function linesOf(nodes) {

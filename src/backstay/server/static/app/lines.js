@@ -1,4 +1,5 @@
 // The list of sessions: pure functions over its lines, newest first.
+import { plain } from "./words.js";
 
 export const NO_LINES = { byId: new Map(), order: [], pages: new Map() };
 
@@ -81,4 +82,4 @@ function spanOf(at, now) {
 }
 
 /** What a session is called in a list. */
-export const nameOf = (line) => line?.title || line?.preview || "New session";
+export const nameOf = (line) => line?.title || plain(line?.preview ?? "") || "New session";

@@ -7,6 +7,7 @@ import { connection, rest, wake } from "./link.js";
 import { enter, line, past, running, story } from "./room.js";
 import { route } from "./route.js";
 import { about, learn } from "./server.js";
+import { sheet, sidebar } from "./sheet.js";
 import { loaded, more } from "./shelf.js";
 import "./theme.js";
 import { Shell } from "./views/shell.js";
@@ -20,6 +21,8 @@ effect(() => {
   const { session, message, view } = route.value;
   untracked(() => {
     if (view === "lineage") past.value = null;
+    sheet.value = null;
+    sidebar.value = false;
     if (session === entered && !message) return;
     entered = session;
     enter(session, message);

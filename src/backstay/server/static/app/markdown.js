@@ -16,6 +16,14 @@ parser.core.ruler.at("inline", ({ tokens, md, env }) => {
   }
 });
 
+// A box at the beginning of an item is drawn as one.
+parser.core.ruler.push("boxes", ({ tokens }) => {
+  for (const [place, { type, children }] of tokens.entries()) {
+    const first = type === "inline" && tokens[place - 2]?.type === "list_item_open" ? children[0] : null;
+    if (first?.type === "text") first.content = first.content.replace(/^\[([ x])\](?= )/i, (_, mark) => (mark === " " ? "☐" : "☑"));
+  }
+});
+
 const ELEMENTS = new Set(
   "p h1 h2 h3 h4 h5 h6 ul ol li blockquote strong em s table thead tbody tr th td hr br".split(" "),
 );
@@ -98,8 +106,15 @@ function element(token, children) {
   if (token.tag === "a") return link(token.attrGet("href") ?? "", children);
   if (!ELEMENTS.has(token.tag)) return children;
   if (token.tag === "table") return wide(h("table", null, children));
-  const start = token.tag === "ol" ? token.attrGet("start") : null;
-  return h(token.tag, start ? { start: Number(start) } : null, children);
+  return h(token.tag, propertiesOf(token), children);
+}
+
+function propertiesOf(token) {
+  // A list stands on the side from which its words run.
+  if (token.tag === "ul") return { dir: "auto" };
+  if (token.tag === "ol") return { dir: "auto", start: Number(token.attrGet("start") ?? 1) };
+  const side = /^text-align:(center|right)$/.exec(token.attrGet("style") ?? "");
+  return side ? { class: side[1] } : null;
 }
 
 const wide = (table) => h("div", { class: "table", tabindex: 0, role: "region", "aria-label": "Table" }, table);

@@ -1,6 +1,7 @@
 // Notices: short sentences that come, are read aloud politely, and go.
 import { signal } from "../vendor/page.js";
 import { Refused } from "./api.js";
+import { sentence } from "./words.js";
 
 export const notices = signal([]);
 let count = 0;
@@ -8,7 +9,7 @@ let count = 0;
 /** Say something; a refusal is said with its hint. */
 export function tell(what, kind = "plain") {
   const error = what instanceof Error;
-  const text = error ? what.message : what;
+  const text = error ? sentence(what.message) : what;
   const hint = what instanceof Refused ? what.hint : "";
   const notice = { id: (count += 1), text, hint, kind: error ? "error" : kind };
   notices.value = [...notices.value.slice(-2), notice];

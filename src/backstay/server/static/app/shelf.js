@@ -10,6 +10,10 @@ export const filter = signal({});
 /** Whether the list of what the reader chose is here, as far as it was read. */
 export const loaded = computed(() => readTo(lines.value, filter.value).next !== undefined);
 
+/** The time, as exactly as a list tells it. */
+export const minute = signal(Date.now());
+setInterval(() => (minute.value = Date.now()), 60_000);
+
 const PAGE = 50;
 let loading = null;
 let looking = new Set();

@@ -1,6 +1,6 @@
 // Files on their way: sent in pieces before the message that brings them.
 import { signal } from "../vendor/page.js";
-import { ask, post } from "./api.js";
+import { ask, persist, post } from "./api.js";
 import { tell } from "./notices.js";
 import { closed, current, past } from "./room.js";
 import { about } from "./server.js";
@@ -28,16 +28,21 @@ export function attach(session, found) {
 async function send(session, file) {
   const id = (count += 1);
   files.value = [...files.value, { id, session, name: file.name, size: file.size, type: file.type || "application/octet-stream", done: 0, blob: null }];
+  const ours = () => files.value.some((one) => one.id === id);
+  const steadily = (work) => persist(work, () => {}, ours);
   try {
-    const upload = await post("/api/uploads");
+    const upload = await steadily(() => post("/api/uploads"));
     const piece = Math.min(1 << 20, about.value?.body_bytes ?? 1 << 20);
     for (let start = 0; start < file.size; start += piece) {
-      await ask("PUT", `/api/uploads/${upload.id}`, { raw: file.slice(start, start + piece), query: { start: String(start) } });
+      const raw = file.slice(start, start + piece);
+      await steadily(() => ask("PUT", `/api/uploads/${upload.id}`, { raw, query: { start: String(start) } }));
+      if (!ours()) return;
       change(id, { done: Math.min(file.size, start + piece) });
     }
-    const { hash } = await post(`/api/uploads/${upload.id}/finish`);
+    const { hash } = await steadily(() => post(`/api/uploads/${upload.id}/finish`));
     change(id, { blob: hash });
   } catch (error) {
+    if (!ours()) return;
     drop(id);
     tell(error);
   }

@@ -33,6 +33,9 @@ export function size(bytes) {
 /** Words without the marks of Markdown, for where there is room for one line. */
 export const plain = (text) => text.replace(/(\*\*|__|`+)(?=\S)|(?<=\S)(\*\*|__|`+)/g, "").replace(/(^|\n)\s*(#{1,6}|>|[-*])\s+/g, "$1");
 
+/** A text as a sentence: with a large letter, unless it begins with an id, and with an end. */
+export const sentence = (text) => text.replace(/^[a-z](?![a-z]*_)/, (letter) => letter.toUpperCase()) + (/[.!?…][)\]"'”’]*$/.test(text) ? "" : ".");
+
 export const count = (number, noun) => `${number.toLocaleString()} ${noun}${number === 1 ? "" : "s"}`;
 
 /** What a turn used. */

@@ -30,9 +30,10 @@ export function Composer({ onEditLast }) {
   const [chosen, setChosen] = useState(null);
   const [sending, setSending] = useState("");
   const [picked, setPicked] = useState(0);
+  const [dismissed, setDismissed] = useState(null);
   const busy = Boolean(running.value);
   const closed = shut.value;
-  const offered = suggested(text);
+  const offered = text === dismissed ? [] : suggested(text);
   const agents = about.value?.facts.agents ?? [];
   // Who was asked last goes on, unless somebody else is chosen or they are not here.
   const agent = chosen ?? (agents.includes(line.value?.agent) ? line.value.agent : mainAgent());
@@ -90,6 +91,9 @@ export function Composer({ onEditLast }) {
       event.preventDefault();
       write(session, `/${offered[Math.min(picked, offered.length - 1)].name}`);
       setPicked(0);
+    } else if (offered.length && key === "Escape") {
+      event.stopPropagation();
+      setDismissed(text);
     } else if (key === "Enter" && !shiftKey) {
       event.preventDefault();
       send();

@@ -55,7 +55,7 @@ function Title({ session }) {
   if (editing !== null) {
     return html`<input ref=${field} class="title grow" aria-label="Name of this session" value=${editing} onInput=${(event) => setEditing(event.target.value)} onBlur=${keep} onKeyDown=${enterOr(keep, leave)} />`;
   }
-  return html`<h1 class="title grow"><button type="button" class="quiet one-line" title="Rename" onClick=${begin}>${nameOf(session)}</button>
+  return html`<h1 class="title grow"><button type="button" class="quiet one-line" dir="auto" title="Rename" onClick=${begin}>${nameOf(session)}</button>
     ${session.tags.map((tag) => html`<span class="badge" key=${tag}>#${tag}</span>`)}
     ${session.source && html`<a class="badge" href=${`#${session.source}`} title="The session this one was forked from">fork</a>`}</h1>`;
 }

@@ -1,7 +1,7 @@
 // The lineage: every window this session ever read, how each came to be, and a way to look at any of them.
 import { get } from "../api.js";
 import { html, useEffect, useState } from "../html.js";
-import { LANE, linesOf, nodesOf, STEP, toldOf, withForks } from "../lineage.js";
+import { linesOf, nodesOf, STEP, toldOf, widthOf, withForks } from "../lineage.js";
 import { nameOf } from "../lines.js";
 import { line, lookBack, past } from "../room.js";
 import { go } from "../route.js";
@@ -17,7 +17,7 @@ export function Lineage() {
   }, [session.id, session.window, session.revision, forks.length]);
   if (!windows) return html`<div class="lineage"><p class="dim">Reading the lineage…</p></div>`;
   const nodes = nodesOf(windows, session.window);
-  const width = LANE * (1 + Math.max(0, ...nodes.map((node) => node.lane)));
+  const width = widthOf(nodes);
   const look = (node) => {
     if (node.window.fork) return go(node.window.fork.id);
     go(session.id);

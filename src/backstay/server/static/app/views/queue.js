@@ -31,7 +31,7 @@ function Waiting({ turn, up, down }) {
       <button type="button" class="small primary" onClick=${keep}>Keep</button></li>`;
   }
   return html`<li>
-    <${Standing} turn=${turn} /><span class="grow one-line">${text}</span>
+    <${Standing} turn=${turn} /><span class="grow one-line" dir="auto">${text}</span>
     ${up && html`<button type="button" class="quiet" aria-label="Say it earlier" onClick=${up}><${Icon} name="up" /></button>`}
     ${down && html`<button type="button" class="quiet" aria-label="Say it later" onClick=${down}><${Icon} name="down" /></button>`}
     <button type="button" class="quiet" aria-label="Change it" onClick=${() => setEditing(textOf(turn.parts))}><${Icon} name="edit" /></button>

@@ -44,10 +44,10 @@ export function Search() {
     if (event.key === "Enter" && rows[picked]) (event.preventDefault(), choose(rows[picked]));
   };
   return html`<${Dialog} title="Search" kind="search">
-    <input ref=${field} type="search" aria-label="Search in everything that was said" placeholder="Search in everything that was said…" value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${keys} role="combobox" aria-expanded="true" aria-controls="found" aria-activedescendant=${`found-${picked}`} />
+    <input ref=${field} type="search" aria-label="Search in everything that was said" placeholder="Search what was said…" value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${keys} role="combobox" aria-expanded="true" aria-controls="found" aria-activedescendant=${`found-${picked}`} />
     <ul class="hits" id="found" role="listbox" aria-label="Found">
       ${rows.map((row, place) => html`<li key=${row.line?.id ?? row.hit.message} id=${`found-${place}`} role="option" aria-selected=${place === picked} onClick=${() => choose(row)} onMouseMove=${() => picked !== place && setPicked(place)}>
-        ${row.line ? html`<span class="one-line">${nameOf(row.line)}</span><span class="dim">${when(row.line.active_at)}</span>` : html`<${Hit} hit=${row.hit} />`}
+        ${row.line ? html`<span class="one-line" dir="auto">${nameOf(row.line)}</span><span class="dim">${when(row.line.active_at)}</span>` : html`<${Hit} hit=${row.hit} />`}
       </li>`)}
     </ul>
     <p class="dim" role="status">${statusOf(text, found, rows)}</p>
@@ -67,8 +67,8 @@ const byName = (text) => {
 };
 
 function Hit({ hit }) {
-  return html`<span class="hit-head"><span class="one-line grow">${hit.title ?? nameOf(lines.value.byId.get(hit.session))}</span><span class="dim">${hit.role === "user" ? "you" : "answer"} · ${when(hit.at)}</span></span>
-    <span class="snippet">${marked(hit.snippet)}</span>`;
+  return html`<span class="hit-head"><span class="one-line grow" dir="auto">${hit.title ?? nameOf(lines.value.byId.get(hit.session))}</span><span class="dim">${hit.role === "user" ? "you" : "answer"} · ${when(hit.at)}</span></span>
+    <span class="snippet" dir="auto">${marked(hit.snippet)}</span>`;
 }
 
 /** The words of a snippet that were looked for. */

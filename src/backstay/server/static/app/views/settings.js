@@ -9,7 +9,7 @@ import { day, size } from "../words.js";
 import { Dialog } from "./dialog.js";
 
 export function Settings() {
-  if (!about.value) return null;
+  if (!about.value) return html`<${Dialog} title="Settings" kind="wide"><p class="dim">The server has not told yet what it is.</p><//>`;
   return html`<${Dialog} title="Settings" kind="wide">
     <${Answers} /><${Looks} /><${Tokens} /><${Kept} /><${Files} /><${Version} />
   <//>`;

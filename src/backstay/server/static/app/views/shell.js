@@ -5,6 +5,7 @@ import { dismiss, notices } from "../notices.js";
 import { current, empty, leap, line, opened, passage, past, trouble } from "../room.js";
 import { route } from "../route.js";
 import { sheet, sidebar } from "../sheet.js";
+import { sentence } from "../words.js";
 import { Banners } from "./banner.js";
 import { Composer } from "./composer.js";
 import { Conversation } from "./conversation.js";
@@ -44,7 +45,7 @@ function Room() {
 
 function Trouble({ error }) {
   return html`<div class="scroller"><section class="welcome"><h1>${error.status === 404 ? "There is no such session" : "This session cannot be opened"}</h1>
-    <p>${error.message} ${error.hint}</p><p><a href="#">Back to the beginning</a></p></section></div>`;
+    <p>${sentence(error.message)} ${error.unreachable ? "It is tried again by itself." : error.hint}</p><p><a href="#">Back to the beginning</a></p></section></div>`;
 }
 
 function Notices() {

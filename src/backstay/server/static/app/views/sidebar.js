@@ -8,7 +8,7 @@ import { current } from "../room.js";
 import { go } from "../route.js";
 import { about, isScripted } from "../server.js";
 import { sheet, sidebar } from "../sheet.js";
-import { agents, filter, glances, lines, loaded, markOf, more, places, tags } from "../shelf.js";
+import { agents, filter, glances, lines, loaded, markOf, minute, more, places, tags } from "../shelf.js";
 import { plain, when } from "../words.js";
 
 const HEADING = 34;
@@ -62,7 +62,8 @@ function Choice({ name, any, values, chosen, onChoose }) {
 function List() {
   const box = useRef(null);
   const [view, setView] = useState({ top: 0, height: 800 });
-  const today = new Date().setHours(0, 0, 0, 0);
+  const now = minute.value;
+  const today = new Date(now).setHours(0, 0, 0, 0);
   const rows = useMemo(() => rowsOf(lines.value, filter.value, today), [lines.value, filter.value, today]);
   const tops = topsOf(rows);
   const whole = tops.at(-1);
@@ -93,7 +94,7 @@ function List() {
         if (row.heading) return html`<div key=${row.heading} class="row-heading" role="presentation" style=${style}>${row.heading}</div>`;
         const { line } = row;
         const open = current.value === line.id;
-        return html`<div key=${line.id} class="row-slot" role="listitem" style=${style}><${Line} line=${line} open=${open} mark=${markOf(line, glances.value.get(line.id), open)} draft=${Boolean(glances.value.get(line.id)?.draft)} /></div>`;
+        return html`<div key=${line.id} class="row-slot" role="listitem" style=${style}><${Line} line=${line} time=${when(line.active_at, now)} open=${open} mark=${markOf(line, glances.value.get(line.id), open)} draft=${Boolean(glances.value.get(line.id)?.draft)} /></div>`;
       })}
     </div>
   </div>`;
@@ -105,15 +106,15 @@ function topsOf(rows) {
   return tops;
 }
 
-const Line = steady(function Line({ line, open, mark, draft }) {
+const Line = steady(function Line({ line, time, open, mark, draft }) {
   const show = () => {
     sidebar.value = false;
     go(line.id);
   };
   return html`<button type="button" class=${`line ${mark ?? ""}`} aria-current=${open ? "page" : null} onClick=${show}>
-    <span class="line-name"><span class="one-line grow">${nameOf(line)}</span>
-      ${line.pinned && html`<${Icon} name="pin" />`}<time>${when(line.active_at)}</time></span>
-    <span class="line-brief"><span class="one-line grow">${briefOf(line, draft && !open)}</span>
+    <span class="line-name"><span class="one-line grow" dir="auto">${nameOf(line)}</span>
+      ${line.pinned && html`<${Icon} name="pin" />`}<time>${time}</time></span>
+    <span class="line-brief"><span class="one-line grow" dir="auto">${briefOf(line, draft && !open)}</span>
       ${mark && html`<span class=${`mark ${mark}`} role="img" aria-label=${MARKS[mark]} title=${MARKS[mark]}></span>`}</span>
   </button>`;
 });

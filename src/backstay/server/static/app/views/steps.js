@@ -48,11 +48,12 @@ function Thought({ text, live }) {
 
 function Call({ call, turn, ended }) {
   const { name, result, approval, unknown } = call;
+  // Who is asked sees what is asked for.
   const asks = approval === "asked" && !ended && !result;
   const state = stateOf(call, ended);
   const kind = asks ? "asks" : unknown ? "unknown" : result?.error ? "failed" : "";
-  return html`<div>
-    <${Fold} icon="tool" title=${name} brief=${inline(call.arguments)} state=${state} took=${tookOf(call)} kind=${kind}>
+  return html`<div class="call">
+    <${Fold} icon="tool" title=${name} brief=${inline(call.arguments)} state=${state} took=${tookOf(call)} kind=${kind} key=${asks} open=${asks}>
       <span class="label">Arguments</span><${Json} value=${call.arguments} />
       ${result && html`<span class="label">${result.error ? "Error" : "Result"}</span><${Json} value=${result.output} />`}
       ${unknown && html`<p class="caution"><${Icon} name="warn" />It was interrupted before its result was stored. It may have run; it is never run again silently.</p>`}
@@ -70,10 +71,10 @@ const tookOf = ({ startedAt, endedAt }) => (startedAt && endedAt ? Math.max(0, e
 
 function stateOf({ result, approval, unknown, again, client }, ended) {
   if (unknown) return "may have run";
+  if (approval === "denied") return "refused";
   if (result) return result.error ? "failed" : "done";
   if (again) return "made again later";
   if (client) return "left to the client";
-  if (approval === "denied") return "refused";
   if (approval === "asked") return ended ? "never allowed" : "asks you";
   return ended ? "no result" : "running…";
 }

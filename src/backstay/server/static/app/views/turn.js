@@ -1,11 +1,12 @@
 // A turn in the conversation: what was asked, what happened, how it ended, and what can be done about it.
 import { edit, fork, resume, retry, undo } from "../actions.js";
+import { useCopy } from "../copy.js";
 import { html, steady, useEffect, useNodes, useRef, useState } from "../html.js";
 import { Icon } from "../icon.js";
 import { besides, reworded, textOf } from "../reduce.js";
 import { isScripted } from "../server.js";
 import { composing } from "../typing.js";
-import { clock, span, usage } from "../words.js";
+import { clock, sentence, span, usage } from "../words.js";
 import { Parts } from "./parts.js";
 import { Step } from "./steps.js";
 
@@ -80,12 +81,10 @@ function Ending({ entry, last, idle, frozen }) {
   return html`<div class=${`ending ${entry.outcome?.type ?? "cut"}`} role="note">
     <${Icon} name="warn" />
     <p><strong>${title}.</strong> ${reason && html`<span>${sentence(reason)} </span>`}<span class="dim">${comfort}</span></p>
-    ${acts && entry.outcome?.type === "interrupted" && html`<button type="button" class="small" onClick=${() => resume(entry.turn)}>Resume</button>`}
-    ${acts && html`<button type="button" class="small" onClick=${() => retry()}>Retry</button>`}
+    ${acts && entry.outcome?.type === "interrupted" && html`<button type="button" class="small" onClick=${once(() => resume(entry.turn))}>Resume</button>`}
+    ${acts && html`<button type="button" class="small" onClick=${once(() => retry())}>Retry</button>`}
   </div>`;
 }
-
-const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?…]$/.test(text) ? "" : ".");
 
 function Tools({ entry, last, idle, frozen, onEdit }) {
   const words = entry.steps.filter((step) => step.type === "text").map((step) => step.text).join("\n\n");
@@ -100,16 +99,14 @@ function Tools({ entry, last, idle, frozen, onEdit }) {
   </footer>`;
 }
 
+/** The second click of a double one may meet what has come into the place of the first: it does nothing. */
+const once = (act) => (event) => event.detail < 2 && act();
+
 function Act({ icon, name, act }) {
-  return html`<button type="button" class="quiet" aria-label=${name} title=${name} onClick=${act}><${Icon} name=${icon} /></button>`;
+  return html`<button type="button" class="quiet" aria-label=${name} title=${name} onClick=${once(act)}><${Icon} name=${icon} /></button>`;
 }
 
 function Copy({ text }) {
-  const [done, setDone] = useState(false);
-  const copy = async () => {
-    await navigator.clipboard?.writeText(text).catch(() => {});
-    setDone(true);
-    setTimeout(() => setDone(false), 1500);
-  };
+  const [done, copy] = useCopy(text);
   return html`<${Act} icon=${done ? "check" : "copy"} name="Copy the answer" act=${copy} />`;
 }
