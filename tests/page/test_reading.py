@@ -143,6 +143,40 @@ def test_what_was_refused_and_what_failed_are_told_in_whole_sentences(person: Pe
     expect(tab.page.locator(".welcome p").first).to_contain_text(". ")
 
 
+def test_what_could_not_be_done_is_told_in_words_and_on_top(person: Person, client: httpx2.Client) -> None:
+    session = new_session(client)
+    tab = person.tab(session)
+    notice = tab.page.locator(".notice")
+    for command, told in (
+        ("/redo", "This session has nothing to redo."),
+        ("/compact", "There is nothing yet that could be summarised."),
+    ):
+        tab.message.fill(command)
+        tab.message.press("Enter")
+        expect(notice).to_contain_text(told)
+        notice.get_by_role("button").click()
+
+    tab.page.locator(".sidebar footer button").first.click()
+    tab.page.get_by_label("Import a session").set_input_files(
+        {"name": "tea.json", "mimeType": "application/json", "buffer": b"two sugars"}
+    )
+    expect(notice).to_contain_text("There is no exported session in tea.json.")
+    # It lies over the sheet: it can be clicked.
+    notice.get_by_role("button").click()
+    expect(notice).to_have_count(0)
+    expect(tab.page.get_by_role("dialog")).to_be_visible()
+
+
+def test_a_menu_that_is_left_is_closed(person: Person, client: httpx2.Client) -> None:
+    tab = person.tab(new_session(client))
+    tab.button("More").click()
+    items = tab.page.get_by_role("menuitem")
+    expect(items.first).to_be_focused()
+    items.last.focus()
+    tab.page.keyboard.press("Tab")
+    expect(items).to_have_count(0)
+
+
 def test_times_in_the_list_go_on_while_nothing_happens(person: Person, client: httpx2.Client) -> None:
     answered(client, new_session(client), "hello")
     tab = person.tab()

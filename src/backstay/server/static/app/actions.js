@@ -39,7 +39,12 @@ export const resume = (turn) => attempt(() => post(`/api/turns/${turn}/resume`))
 export const retry = (agent) => attempt(() => insist(at("/retry"), agent ? { agent } : {}));
 export const undo = () => attempt(() => post(at("/undo")));
 export const redo = () => attempt(() => post(at("/redo")));
-export const compact = () => attempt(() => post(at("/compact")));
+export const compact = () =>
+  attempt(async () => {
+    const before = story.value?.window;
+    const { id } = await post(at("/compact"));
+    if (id === before) tell("There is nothing yet that could be summarised.");
+  });
 export const edit = (message, parts) =>
   attempt(async () => {
     const turn = await insist(at(`/messages/${message}/edit`), { parts });
@@ -84,10 +89,18 @@ export function save(id) {
 /** Take a session in from a file. */
 export const take = (file) =>
   attempt(async () => {
-    const { session } = await ask("POST", "/api/imports", { body: JSON.parse(await file.text()) });
+    const { session } = await ask("POST", "/api/imports", { body: await exportedIn(file) });
     go(session.id);
     tell("Imported, with nothing lost on the way.");
   });
+
+async function exportedIn(file) {
+  try {
+    return JSON.parse(await file.text());
+  } catch {
+    throw new Error(`There is no exported session in ${file.name}.`);
+  }
+}
 
 /** Go up or down in the list, as it is shown. */
 export function step(by) {

@@ -9,12 +9,15 @@ let count = 0;
 /** Say something; a refusal is said with its hint. */
 export function tell(what, kind = "plain") {
   const error = what instanceof Error;
-  const text = error ? sentence(what.message) : what;
+  const text = error ? sentence(spoken(what.message)) : what;
   const hint = what instanceof Refused ? what.hint : "";
   const notice = { id: (count += 1), text, hint, kind: error ? "error" : kind };
   notices.value = [...notices.value.slice(-2), notice];
   setTimeout(() => dismiss(notice.id), error ? 9000 : 4000);
 }
+
+/** What a server says of the session that is open, without the ids that nobody here knows it by. */
+const spoken = (text) => text.replace(/^ses_[0-9a-z]{26}\b/, "this session").replace(/\btrn_[0-9a-z]{26}\b/g, "a turn");
 
 export function dismiss(id) {
   notices.value = notices.value.filter((notice) => notice.id !== id);

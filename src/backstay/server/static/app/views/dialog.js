@@ -2,6 +2,7 @@
 import { html, useEffect, useRef } from "../html.js";
 import { Icon } from "../icon.js";
 import { sheet } from "../sheet.js";
+import { Notices } from "./notices.js";
 
 export function Dialog({ title, kind = "", children }) {
   const box = useRef(null);
@@ -17,5 +18,6 @@ export function Dialog({ title, kind = "", children }) {
       <header><h2>${title}</h2><button type="button" class="quiet" aria-label="Close" onClick=${close}><${Icon} name="close" /></button></header>
       ${children}
     </div>
+    <${Notices} />
   </dialog>`;
 }

@@ -89,7 +89,8 @@ function Menu({ session }) {
     if (by) (event.preventDefault(), all[(all.indexOf(document.activeElement) + by + all.length) % all.length]?.focus());
     if (event.key === "Escape" && shown) (event.stopPropagation(), setShown(false), box.current.querySelector("button").focus());
   };
-  return html`<div class="menu" ref=${box} onKeyDown=${keys}>
+  const left = ({ relatedTarget }) => relatedTarget && !box.current.contains(relatedTarget) && setShown(false);
+  return html`<div class="menu" ref=${box} onKeyDown=${keys} onFocusOut=${left}>
     <button type="button" class="quiet" aria-label="More" aria-haspopup="menu" aria-expanded=${shown} onClick=${() => setShown(!shown)}><${Icon} name="more" /></button>
     ${shown && html`<div class="menu-items" role="menu" aria-label="This session">${items.map(([icon, name, act]) => html`
       <button type="button" role="menuitem" key=${name} onClick=${() => (setShown(false), act())}><${Icon} name=${icon} />${name}</button>`)}</div>`}

@@ -1,7 +1,5 @@
 // The shell: the list beside the conversation, and what lies over both.
 import { html, useState } from "../html.js";
-import { Icon } from "../icon.js";
-import { dismiss, notices } from "../notices.js";
 import { current, empty, leap, line, opened, passage, past, trouble } from "../room.js";
 import { route } from "../route.js";
 import { sheet, sidebar } from "../sheet.js";
@@ -12,6 +10,7 @@ import { Conversation } from "./conversation.js";
 import { Header } from "./header.js";
 import { Help } from "./help.js";
 import { Lineage } from "./lineage.js";
+import { Notices } from "./notices.js";
 import { Search } from "./search.js";
 import { Settings } from "./settings.js";
 import { Sidebar } from "./sidebar.js";
@@ -28,7 +27,7 @@ export function Shell() {
     ${sidebar.value && html`<div class="veil" onClick=${() => (sidebar.value = false)}></div>`}
     <main><${Header} /><${Banners} /><${Room} /></main>
     ${Sheet && html`<${Sheet} />`}
-    <${Notices} />
+    ${!Sheet && html`<${Notices} />`}
   </div>`;
 }
 
@@ -46,9 +45,4 @@ function Room() {
 function Trouble({ error }) {
   return html`<div class="scroller"><section class="welcome"><h1>${error.status === 404 ? "There is no such session" : "This session cannot be opened"}</h1>
     <p>${sentence(error.message)} ${error.unreachable ? "It is tried again by itself." : error.hint}</p><p><a href="#">Back to the beginning</a></p></section></div>`;
-}
-
-function Notices() {
-  return html`<div class="notices" role="status" aria-live="polite">${notices.value.map(({ id, text, hint, kind }) => html`<div key=${id} class=${`notice ${kind}`}>
-    <p>${text} ${hint && html`<span class="dim">${hint}</span>`}</p><button type="button" class="quiet" aria-label="Dismiss" onClick=${() => dismiss(id)}><${Icon} name="close" /></button></div>`)}</div>`;
 }
