@@ -93,7 +93,7 @@ def test_a_browser_that_is_signed_out_elsewhere_says_so_and_goes_on_when_it_is_s
     tab.message.fill("what I wrote")
     tab.message.press("Enter")
     expect(tab.connection).to_have_text("Signed out")
-    expect(tab.page.locator(".notice")).to_contain_text("This browser is no longer signed in.")
+    expect(tab.page.locator(".banner")).to_contain_text("This browser is no longer signed in.")
     expect(tab.message).to_have_value("what I wrote")
 
     person.sign_in()

@@ -18,9 +18,9 @@ from tests.server.agents import careful
 from tests.server.house import House, a_house
 from tests.server.talking import accepted, answered, new_session
 
-TABLE = """| what | how many |
-|---|---:|
-| harbours | 3 |
+TABLE = """| what | how many | of which |
+|---|---:|---|
+| harbours | 3 | of those that are open in winter, and of those that are not |
 
 - [ ] to do
 - [x] done
@@ -33,6 +33,14 @@ SIDES = """element => {
   words.selectNodeContents(element);
   const [inner, outer] = [words.getBoundingClientRect(), element.getBoundingClientRect()];
   return [inner.left - outer.left, outer.right - inner.right];
+}"""
+
+
+# On how many lines its words stand.
+LINES = """element => {
+  const words = new Range();
+  words.selectNodeContents(element);
+  return words.getClientRects().length;
 }"""
 
 
@@ -116,6 +124,9 @@ def test_numbers_stand_in_columns_and_boxes_are_boxes(person: Person, client: ht
     left, right = tab.last.locator("td").nth(1).evaluate(SIDES)
     assert left > right
     expect(tab.last.locator("li")).to_have_text(["☐ to do", "☑ done"])
+    # However narrow the page is, a word is whole.
+    tab.page.set_viewport_size({"width": 320, "height": 600})
+    assert tab.last.locator("td").first.evaluate(LINES) == 1
 
 
 def test_a_session_without_a_name_is_called_by_words_and_not_by_their_marks(

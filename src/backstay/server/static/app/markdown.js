@@ -19,8 +19,11 @@ parser.core.ruler.at("inline", ({ tokens, md, env }) => {
 // A box at the beginning of an item is drawn as one.
 parser.core.ruler.push("boxes", ({ tokens }) => {
   for (const [place, { type, children }] of tokens.entries()) {
-    const first = type === "inline" && tokens[place - 2]?.type === "list_item_open" ? children[0] : null;
-    if (first?.type === "text") first.content = first.content.replace(/^\[([ x])\](?= )/i, (_, mark) => (mark === " " ? "☐" : "☑"));
+    const item = type === "inline" && tokens[place - 2]?.type === "list_item_open" ? tokens[place - 2] : null;
+    const found = item && children[0]?.type === "text" && /^\[([ x])\](?= )/i.exec(children[0].content);
+    if (!found) continue;
+    item.attrSet("class", "box");
+    children[0].content = (found[1] === " " ? "☐" : "☑") + children[0].content.slice(found[0].length);
   }
 });
 
@@ -113,6 +116,7 @@ function propertiesOf(token) {
   // A list stands on the side from which its words run.
   if (token.tag === "ul") return { dir: "auto" };
   if (token.tag === "ol") return { dir: "auto", start: Number(token.attrGet("start") ?? 1) };
+  if (token.tag === "li") return token.attrGet("class") ? { class: "box" } : null;
   const side = /^text-align:(center|right)$/.exec(token.attrGet("style") ?? "");
   return side ? { class: side[1] } : null;
 }

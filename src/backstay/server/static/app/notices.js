@@ -8,6 +8,8 @@ let count = 0;
 
 /** Say something; a refusal is said with its hint. */
 export function tell(what, kind = "plain") {
+  // That nobody knows us here is said by a banner.
+  if (what instanceof Refused && what.status === 401) return;
   const error = what instanceof Error;
   const text = error ? sentence(spoken(what.message)) : what;
   const hint = what instanceof Refused ? what.hint : "";
