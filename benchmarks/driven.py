@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import backstay
 from backstay import App, Text, Timing
@@ -27,7 +27,7 @@ class Driven:
     def __init__(self, runner: asyncio.Runner, app: App) -> None:
         self._runner, self.app = runner, app
 
-    def do(self, work: Coroutine[Any, Any, T]) -> T:
+    def do(self, work: Coroutine[object, object, T]) -> T:
         """Let the loop run until the work is done."""
         return self._runner.run(work)
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from backstay.errors import BackstayError, ConfigError, UsedAfterFork
 
@@ -18,7 +18,7 @@ class Bridge:
         self.loop = loop
         self._process = os.getpid()
 
-    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+    def wait(self, work: Coroutine[object, object, T]) -> T:
         """Run something on the loop and wait for it; whatever ends the waiting, Ctrl-C too, cancels it."""
         refusal = self.refusal()
         if refusal is not None:
@@ -52,9 +52,9 @@ class Bridge:
 class _Errand(Generic[T]):
     """Work that can be given up from the moment it is thought of: Ctrl-C may strike before its future is at hand."""
 
-    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+    def __init__(self, work: Coroutine[object, object, T]) -> None:
         self._work = work
-        self._task: asyncio.Task[Any] | None = None
+        self._task: asyncio.Task[object] | None = None
         self._given_up = False
 
     async def run(self) -> T:

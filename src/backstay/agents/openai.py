@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,7 +14,7 @@ from backstay.agents.directions import Directions, directions_of
 from backstay.agents.endpoint import Endpoint
 from backstay.agents.port import AgentTurn
 from backstay.agents.toolbox import Refusal, Toolbox, Wish
-from backstay.agents.tools import Tool
+from backstay.agents.tools import Function, Tool
 from backstay.agents.transcript import Transcript
 from backstay.agents.wishes import described, options_of
 from backstay.errors import AgentFailed, ConfigError
@@ -59,7 +59,7 @@ class OpenAICompatible:
         model: str,
         api_key: str | None = None,
         *,
-        tools: Iterable[Tool | Callable[..., Any]] = (),  # Any: tools take and return whatever JSON they like
+        tools: Iterable[Tool | Function] = (),
         system: str | None = None,
         options: Mapping[str, Json] | None = None,
         step_limit: int = 20,

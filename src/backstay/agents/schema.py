@@ -39,16 +39,16 @@ class Parameters:
 def typed(tool: Tool, parameters: Parameters) -> Tool:
     """The same tool, whose function is given its own types for JSON arguments and gives back JSON."""
 
-    def arguments(named: dict[str, Any]) -> dict[str, Any]:  # Any: whatever the function's hints say
+    def arguments(named: dict[str, object]) -> dict[str, object]:
         key = {_KEY: named.pop(_KEY)} if _KEY in named else {}
         return parameters.read(named) | key
 
     @functools.wraps(tool.function)
-    def call(**named: Any) -> Any:
+    def call(**named: object) -> object:
         return msgspec.to_builtins(tool.function(**arguments(named)), str_keys=True)
 
     @functools.wraps(tool.function)
-    async def call_async(**named: Any) -> Any:
+    async def call_async(**named: object) -> object:
         return msgspec.to_builtins(await tool.function(**arguments(named)), str_keys=True)
 
     return msgspec.structs.replace(tool, function=call_async if inspect.iscoroutinefunction(tool.function) else call)

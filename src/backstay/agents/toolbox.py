@@ -2,15 +2,14 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from backstay.agents.completion import ModelCall
 from backstay.agents.port import AgentTurn
 from backstay.agents.schema import Parameters, typed
-from backstay.agents.tools import MayHaveRun, Tool, ToolFailed, tool
+from backstay.agents.tools import Function, MayHaveRun, Tool, ToolFailed, tool
 from backstay.errors import ConfigError, Rejected
 from backstay.model.codec import check_body
 from backstay.model.content import Json, ToolCall, ToolResult
@@ -45,7 +44,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 class Toolbox:
     """Tools by name."""
 
-    def __init__(self, tools: Iterable[Tool | Callable[..., Any]]) -> None:  # Any: tools take and return any JSON
+    def __init__(self, tools: Iterable[Tool | Function]) -> None:
         self._tools: dict[str, Tool] = {}
         self._parameters: dict[str, Parameters] = {}
         for given in tools:

@@ -19,6 +19,9 @@ class MayHaveRun(BackstayError):
     hint = "Ask the person, or look at what the tool would have changed."
 
 
+Function = Callable[..., Any]  # Any: tools take and return whatever JSON they like
+
+
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """A function that an agent may call.
 
@@ -27,7 +30,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    function: Callable[..., Any]  # Any: tools take and return whatever JSON they like
+    function: Function
     description: str = ""
     idempotent: bool = False
     approval: bool = False
@@ -38,27 +41,27 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @overload
-def tool(function: Callable[..., Any], /) -> Tool: ...
+def tool(function: Function, /) -> Tool: ...
 
 
 @overload
 def tool(
     *, name: str | None = None, description: str | None = None, idempotent: bool = False, approval: bool = False
-) -> Callable[[Callable[..., Any]], Tool]: ...
+) -> Callable[[Function], Tool]: ...
 
 
 def tool(
-    function: Callable[..., Any] | None = None,
+    function: Function | None = None,
     /,
     *,
     name: str | None = None,
     description: str | None = None,
     idempotent: bool = False,
     approval: bool = False,
-) -> Tool | Callable[[Callable[..., Any]], Tool]:
+) -> Tool | Callable[[Function], Tool]:
     """Make a tool of a function: as a decorator, with or without arguments."""
 
-    def made(function: Callable[..., Any]) -> Tool:
+    def made(function: Function) -> Tool:
         return Tool(
             name=name or function.__name__,
             function=function,

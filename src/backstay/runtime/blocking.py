@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequenc
 from concurrent.futures import CancelledError
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from backstay.agents.adapters import AgentLike
 from backstay.agents.bridge import Bridge
@@ -48,7 +48,7 @@ class Portal:
         self._thread = threading.Thread(target=self._loop.run_forever, name="backstay-loop", daemon=True)
         self._thread.start()
 
-    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+    def wait(self, work: Coroutine[object, object, T]) -> T:
         """Run something on the loop and wait for it; Ctrl-C cancels it. `StoreUnavailable` once the app is closed."""
         if self.forked:
             return self._bridge.wait(work)  # Which refuses. The door may be locked for ever here.
@@ -134,7 +134,7 @@ class _Steps(Generic[T]):
 
     def __init__(self, items: AsyncIterator[T]) -> None:
         self._items = items
-        self._under_way: asyncio.Task[Any] | None = None
+        self._under_way: asyncio.Task[object] | None = None
 
     async def next(self) -> T:
         """The next item."""

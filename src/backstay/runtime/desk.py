@@ -4,7 +4,7 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from backstay.model.ids import SessionId, TurnId
 from backstay.model.message import MessagePage
@@ -29,8 +29,8 @@ class Desk:
 
     def __init__(self, crossing: Crossing, pulse: Pulse, runner: Runner, timing: Timing) -> None:
         self.crossing, self.pulse, self.runner, self.timing = crossing, pulse, runner, timing
-        self._turns: set[asyncio.Task[Any]] = set()
-        self._errands: set[asyncio.Task[Any]] = set()
+        self._turns: set[asyncio.Task[object]] = set()
+        self._errands: set[asyncio.Task[object]] = set()
         self._deaf = 0
         # The turns sent from here that may still wait, and their owners; None where whatever waits is claimed.
         self.own: dict[TurnId, str] | None = None
@@ -55,7 +55,7 @@ class Desk:
         self.pulse.tell(opened.session, opened.event)
         return opened
 
-    def send_off(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def send_off(self, work: Coroutine[object, object, None], name: str) -> None:
         """Do something on the side, until it ends or the app closes."""
         _keep(self._errands, work, name)
 
@@ -79,7 +79,7 @@ class Desk:
             _, late = await asyncio.wait(self._errands, timeout=self.timing.grace)
             await self._stop(late)
 
-    async def _stop(self, late: "set[asyncio.Task[Any]]") -> None:
+    async def _stop(self, late: "set[asyncio.Task[object]]") -> None:
         """Stop these errands. One that will not stop is left behind: it can write nothing once the app is closed."""
         for task in late:
             task.cancel()
@@ -106,7 +106,7 @@ class Desk:
         return compacting
 
 
-def _keep(tasks: "set[asyncio.Task[Any]]", work: Coroutine[Any, Any, T], name: str) -> "asyncio.Task[T]":
+def _keep(tasks: "set[asyncio.Task[object]]", work: Coroutine[object, object, T], name: str) -> "asyncio.Task[T]":
     """A task that somebody remembers, in a context of its own: a turn is not part of the turn that sent it."""
     task = asyncio.create_task(work, name=name, context=contextvars.Context())
     tasks.add(task)

@@ -38,7 +38,7 @@ class LiveTurn:
         self._workshop, self._ledger = workshop, Ledger()
         self._opened: OpenTurn = recorder.proof
         self._calls = 0
-        self._under_way: set[asyncio.Task[Any] | None] = set()
+        self._under_way: set[asyncio.Task[object] | None] = set()
         self._messages: tuple[Message, ...] | None = None
         self.began = recorder.proof.event
         self._said: tuple[Message, ...] = ()
@@ -185,7 +185,7 @@ class LiveTurn:
                     return found
                 await self._or_over(watch.beyond(seen))
 
-    async def _or_over(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _or_over(self, work: Coroutine[object, object, T]) -> T:
         """Wait for something, but not longer than the turn lasts: what it started ends with it."""
         task = asyncio.ensure_future(work)
         over = asyncio.ensure_future(self._recorder.over.wait())

@@ -78,7 +78,7 @@ class Owned:
             self._desk, accepted.turn, self.owner, repeated=accepted.repeated, forked_from=accepted.forked_from
         )
 
-    def send_off(self, work: Coroutine[Any, Any, None], name: str) -> None:  # Any: what a coroutine is sent
+    def send_off(self, work: Coroutine[object, object, None], name: str) -> None:
         """Do something on the side, until it ends or the app closes."""
         self._desk.send_off(work, name)
 

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
 
-async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+async def within(seconds: float, work: Coroutine[object, object, T]) -> T:
     """What the work gives, or `TimeoutError`; work that does not even end when it is cancelled is not waited for."""
     task = asyncio.ensure_future(work)
     try:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from backstay.agents.adapters import Maker
 from backstay.errors import BackstayError, LeaseLost, Rejected, StoreError
@@ -187,7 +186,7 @@ class Runner:
             limits.append(since + self._timing.step - now)
         return max(0.0, min(limits)) if limits else None
 
-    async def _quieten(self, task: "asyncio.Task[Any]") -> bool:
+    async def _quieten(self, task: "asyncio.Task[object]") -> bool:
         """End a task; whether it would not end. It is left behind then, and can say nothing that would be heard."""
         if not task.done():
             task.cancel()
@@ -255,6 +254,6 @@ class Runner:
             return False
 
 
-def _look_away(task: "asyncio.Task[Any]") -> None:
+def _look_away(task: "asyncio.Task[object]") -> None:
     if not task.cancelled():
         task.exception()

@@ -74,7 +74,7 @@ class Workshop:
             raise
 
 
-def _came_from_outside(error: BaseException, task: "asyncio.Task[Any] | None") -> bool:
+def _came_from_outside(error: BaseException, task: "asyncio.Task[object] | None") -> bool:
     """Whether a tool on the loop was ended by this, instead of having raised it."""
     match error:
         case asyncio.CancelledError():
@@ -87,7 +87,7 @@ def _came_from_outside(error: BaseException, task: "asyncio.Task[Any] | None") -
             return False
 
 
-def _runs(task: "asyncio.Task[Any] | None") -> bool:
+def _runs(task: "asyncio.Task[object] | None") -> bool:
     try:
         return asyncio.current_task() is task
     except RuntimeError:

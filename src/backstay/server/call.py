@@ -87,6 +87,9 @@ class Call(Generic[B, Q]):
         return str(self.request.path_params[what])
 
 
+AnyCall = Call[Any, Any]  # Any: whatever body and query an operation declares
+
+
 def etag(revision: int) -> str:
     """A revision as an entity tag."""
     return f'"{revision}"'

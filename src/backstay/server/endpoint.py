@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -10,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from backstay.errors import BackstayError, StoreError
-from backstay.server.call import Answer, Call, Nothing
+from backstay.server.call import Answer, AnyCall, Call, Nothing
 from backstay.server.logs import log
 from backstay.server.openai import faults
 from backstay.server.operation import OCTETS, AnyOperation
@@ -71,7 +70,7 @@ class Endpoint:
         request.scope["operation"] = operation.name
         query = _query(operation, request)
         body = await self._body(operation, request)
-        call: Call[Any, Any] = Call(request, self._service, body, query)
+        call: AnyCall = Call(request, self._service, body, query)
         return response_of(operation, await operation.run(call))
 
     async def _body(self, operation: AnyOperation, request: Request) -> object:

@@ -47,7 +47,7 @@ def document(operations: Sequence[AnyOperation]) -> Schema:
     }
 
 
-def _schemas(operations: Iterable[AnyOperation]) -> tuple[dict[Any, Schema], dict[str, Schema]]:
+def _schemas(operations: Iterable[AnyOperation]) -> tuple[dict[object, Schema], dict[str, Schema]]:
     """The schema of every type that is sent or received, and what they refer to."""
     kinds = {
         kind
@@ -60,7 +60,7 @@ def _schemas(operations: Iterable[AnyOperation]) -> tuple[dict[Any, Schema], dic
     return dict(zip(known, found, strict=True)), components
 
 
-def _operation(operation: AnyOperation, schemas: dict[Any, Schema]) -> Schema:
+def _operation(operation: AnyOperation, schemas: dict[object, Schema]) -> Schema:
     told: Schema = {
         "operationId": operation.name,
         "summary": operation.summary,
@@ -75,7 +75,7 @@ def _operation(operation: AnyOperation, schemas: dict[Any, Schema]) -> Schema:
     return told
 
 
-def _body(operation: AnyOperation, schemas: dict[Any, Schema]) -> Schema:
+def _body(operation: AnyOperation, schemas: dict[object, Schema]) -> Schema:
     if operation.body is OCTETS:
         return {"required": True, "content": {"application/octet-stream": {"schema": {}}}}
     return {"required": True, "content": {"application/json": {"schema": schemas[operation.body]}}}
@@ -128,7 +128,7 @@ def _header(name: str, about: str, schema: Schema) -> Schema:
     return {"name": name, "in": "header", "required": False, "description": about, "schema": schema}
 
 
-def _responses(operation: AnyOperation, schemas: dict[Any, Schema]) -> Schema:
+def _responses(operation: AnyOperation, schemas: dict[object, Schema]) -> Schema:
     told = {str(status): _success(operation, status, schemas) for status in (operation.status, *operation.also)}
     for status in sorted(statuses_of(operation)):
         told.setdefault(
@@ -151,7 +151,7 @@ def statuses_of(operation: AnyOperation) -> set[int]:
     return found
 
 
-def _success(operation: AnyOperation, status: int, schemas: dict[Any, Schema]) -> Schema:
+def _success(operation: AnyOperation, status: int, schemas: dict[object, Schema]) -> Schema:
     if operation.answer is None or status in (204, 304):
         return {"description": operation.summary}
     if operation.answer in (OCTETS, str):

@@ -51,4 +51,4 @@ class Operation(msgspec.Struct, Generic[B, Q], frozen=True, kw_only=True):
         return self.path.removeprefix("/api/").split("/", maxsplit=1)[0]
 
 
-AnyOperation = Operation[Any, Any]
+AnyOperation = Operation[Any, Any]  # Any: whatever body and query it declares

@@ -86,7 +86,7 @@ class SharedReads:
         """What changed in the owner's list after a position, with at least all that was known at `beat`."""
         return await self._once((owner, position, beat), lambda: self._changes(owner, position))
 
-    async def _once(self, key: tuple[object, ...], read: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def _once(self, key: tuple[object, ...], read: Callable[[], Coroutine[object, object, T]]) -> T:
         reading: _Reading[T] | None = self._under_way.get(key)
         if reading is None:
             reading = self._under_way[key] = _Reading(asyncio.create_task(read()))
@@ -95,7 +95,7 @@ class SharedReads:
         await reading.over.wait()
         return reading.task.result()
 
-    def _end(self, key: tuple[object, ...], task: "asyncio.Task[Any]") -> None:
+    def _end(self, key: tuple[object, ...], task: "asyncio.Task[object]") -> None:
         if not task.cancelled():
             task.exception()  # Somebody has looked at it, even if all who waited have left.
         self._under_way.pop(key).over.set()

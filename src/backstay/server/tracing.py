@@ -35,7 +35,7 @@ class OpenTelemetryTracer(Tracer):
 
         self._trace = trace
         self._tracer = trace.get_tracer("backstay", tracer_provider=provider)
-        self._turns: dict[str, Any] = {}
+        self._turns: dict[str, Any] = {}  # Any: spans, as above
 
     @contextmanager
     def request(self, scope: Scope) -> Iterator[None]:

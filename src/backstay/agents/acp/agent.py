@@ -6,7 +6,6 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Any
 
 from acp.schema import PromptResponse
 
@@ -150,7 +149,7 @@ class AcpAgent:
             raise AgentFailed(f"this session is about {about}, which is no directory here")
         return about
 
-    def _end(self, ending: Coroutine[Any, Any, None]) -> None:
+    def _end(self, ending: Coroutine[object, object, None]) -> None:
         """Have a program ended, by a task of its own that cancelling a turn does not reach."""
         try:
             task = asyncio.create_task(ending, name="end of an ACP agent")

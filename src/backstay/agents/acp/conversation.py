@@ -254,6 +254,6 @@ class Conversation:
 _CANCELLED = RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
 
 
-def _look_away(task: "asyncio.Task[Any]") -> None:
+def _look_away(task: "asyncio.Task[object]") -> None:
     if not task.cancelled():
         task.exception()

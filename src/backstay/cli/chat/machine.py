@@ -6,7 +6,7 @@ The next line is taken when what the one before began has ended, or asks for a w
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 from uuid import uuid4
 
 import msgspec
@@ -26,7 +26,7 @@ _HINT = 'Write {"text": "…"} to say something, or {"call": "…", "approved": 
 
 
 class _Start(Protocol):
-    def __call__(self, doing: Coroutine[Any, Any, T]) -> "asyncio.Task[T]": ...
+    def __call__(self, doing: Coroutine[object, object, T]) -> "asyncio.Task[T]": ...
 
 
 class Say(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -169,11 +169,12 @@ def _read(line: str) -> Say | Decide:
 @asynccontextmanager
 async def _together() -> AsyncIterator[_Start]:
     """Tasks that are all over when the block is left, whatever became of one."""
-    tasks: list[asyncio.Task[Any]] = []  # Any: each gives something else
+    tasks: list[asyncio.Task[object]] = []
 
-    def start(doing: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-        tasks.append(asyncio.create_task(doing))
-        return tasks[-1]
+    def start(doing: Coroutine[object, object, T]) -> "asyncio.Task[T]":
+        task = asyncio.create_task(doing)
+        tasks.append(task)
+        return task
 
     try:
         yield start

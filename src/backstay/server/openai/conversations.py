@@ -12,7 +12,7 @@ from backstay.model.ids import SessionId
 from backstay.model.message import Message, NewMessage
 from backstay.model.session import Filing, Session
 from backstay.runtime.owned import Owned
-from backstay.server.call import Answer, Call, Nothing
+from backstay.server.call import Answer, AnyCall, Call, Nothing
 from backstay.server.openai.faults import BadParameter
 from backstay.server.openai.items import Item, items_of
 from backstay.server.openai.names import Spot, conversation_name, session_named
@@ -178,7 +178,7 @@ async def _add(owned: Owned, session: SessionId, said: Sequence[NewMessage], key
     return items_of(await recorded_in(owned, recorded.turn))
 
 
-def _session(call: Call[Any, Any]) -> SessionId:
+def _session(call: AnyCall) -> SessionId:
     name = call.named("conversation")
     try:
         return session_named(name)

@@ -6,7 +6,7 @@ The story is always read from the turn's first event, so a stream needs nothing 
 import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 from starlette.requests import ClientDisconnect
@@ -17,7 +17,7 @@ from backstay.model.event import UNSEEN, Cursor, Event, SessionDeleted
 from backstay.model.turn import Turn
 from backstay.runtime.owned import Lookout
 from backstay.runtime.turn import TurnHandle
-from backstay.server.call import Call
+from backstay.server.call import AnyCall
 from backstay.server.caller import Caller
 from backstay.server.line import Dismissed, Gone, Line
 from backstay.server.logs import log
@@ -67,7 +67,7 @@ class ResponseTeller:
         return b""
 
 
-async def until_over(call: Call[Any, Any], turn: TurnHandle) -> None:
+async def until_over(call: AnyCall, turn: TurnHandle) -> None:
     """Wait for the end of a turn, as long as somebody waits for the answer. The turn goes on in any case."""
     with call.service.streams.one_more(call.caller):
         news = asyncio.Event()
