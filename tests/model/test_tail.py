@@ -11,7 +11,7 @@ from backstay.model.ids import MessageId
 from backstay.model.message import Message
 from backstay.model.projection import INTERRUPTED, readable
 from backstay.model.tail import tail_of
-from backstay.model.tokens import estimate
+from backstay.model.weight import estimate
 
 
 def weigh(message: Message) -> int:

@@ -19,7 +19,7 @@ from backstay.model.content import Body
 from backstay.model.event import WindowOpened
 from backstay.model.ids import MessageId
 from backstay.model.message import Message
-from backstay.model.tokens import estimate
+from backstay.model.weight import estimate
 from backstay.runtime.session import SessionHandle
 from tests.agents.provider import DONE, FakeProvider, finish, refuses, says, tally, words
 from tests.agents.turns import LooseTurn

@@ -45,7 +45,7 @@ def tokens() -> None:
 @asks
 def add(ask: Ask, *, name: str) -> None:
     """Print a new token called NAME. It is shown this once; the store knows only its hash."""
-    from backstay.server.keys import digest, new_secret  # noqa: PLC0415  # only here
+    from backstay.server.keys import digest, new_secret  # noqa: PLC0415  # it loads what runs agents
 
     secret = new_secret()
     with open_store(ask.db) as store:
@@ -88,7 +88,7 @@ def revoke(ask: Ask, *, token: str) -> None:
 @asks
 def link(ask: Ask) -> None:
     """Print the path of a link that signs one browser in, once, within 15 minutes."""
-    from backstay.server.firsttoken import make_link  # noqa: PLC0415  # only here
+    from backstay.server.firsttoken import make_link  # noqa: PLC0415  # as above
 
     with open_store(ask.db) as store:
         path = f"/login#{make_link(store, ask.owner)}"

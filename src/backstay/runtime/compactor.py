@@ -11,7 +11,7 @@ from backstay.model.ids import SessionId, TurnId, WindowId
 from backstay.model.message import Message, MessagePage
 from backstay.model.message import summary as summary_of
 from backstay.model.tail import tail_of
-from backstay.model.tokens import estimate, estimate_bytes
+from backstay.model.weight import estimate, estimate_bytes
 from backstay.runtime.compaction import Compaction, Wish
 from backstay.runtime.crossing import Crossing
 from backstay.runtime.live import LiveTurn

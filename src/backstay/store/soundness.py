@@ -13,7 +13,7 @@ from backstay.store.verbs import exporting, search
 
 _SHOWN = 5
 _PAGE = 200
-_HOUR_OF_MESSAGES = 1_000
+_FAR_BEHIND = 1_000
 RESTORE = "Restore a backup, or save what is readable with `backstay doctor --rescue DIR`."
 
 _INVARIANTS = {
@@ -94,7 +94,7 @@ def _index(tx: Transaction) -> Iterator[Finding]:
         return
     lag = search.lag(tx)
     behind = f"{lag:,} message{'s' * (lag != 1)} behind" if lag else "up to date"
-    if lag > _HOUR_OF_MESSAGES:
+    if lag > _FAR_BEHIND:
         yield Finding(
             about="search index",
             level="note",

@@ -395,7 +395,7 @@ class SqlStore(Store):
             id=request_id,
             agent=agent,
             expect_revision=expect_revision,
-            start=self._start(start is True or bool(start)),
+            start=self._start(bool(start)),
         )
         return self._write(retrying.retry, request, None if isinstance(start, bool) else start)
 
@@ -417,7 +417,7 @@ class SqlStore(Store):
             id=request_id,
             agent=agent,
             expect_revision=expect_revision,
-            start=self._start(start is True or bool(start)),
+            start=self._start(bool(start)),
         )
         served = None if isinstance(start, bool) else start
         return self._write(retrying.edit, request, check_message_id(message), parts_of(content), served)

@@ -20,8 +20,8 @@ from backstay.store.sqlite.filelock import LifeLock, WriteLock, lives, locks_of
 from backstay.store.sqlite.filesystem import (
     MOUNTS,
     FileIdentity,
+    create_private,
     identity,
-    make_private,
     refuse_network,
     refuse_replaced,
 )
@@ -223,7 +223,7 @@ def open_database(
     refuse_old_sqlite()
     path = path.resolve()
     refuse_network(path, mounts)
-    make_private(path)
+    create_private(path)
     if path.exists() and not path.is_file():
         raise not_ours(str(path), "it is a directory" if path.is_dir() else "it is not a regular file")
     with _guard:

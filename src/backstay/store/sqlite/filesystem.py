@@ -50,7 +50,7 @@ def refuse_replaced(path: Path, file: FileIdentity) -> None:
         )
 
 
-def make_private(path: Path) -> None:
+def create_private(path: Path) -> None:
     """Create the database file if it is not there, readable by its owner alone, in a directory of the same kind."""
     if identity(path) is not None:
         return

@@ -1,4 +1,4 @@
-"""History: undo, redo, retry, edit, fork and compaction. They move pointers and say so; they destroy nothing."""
+"""History: undo, redo, omit, fork and rotate, and where retry and edit cut. They move pointers and destroy nothing."""
 
 from collections.abc import Collection, Sequence
 
