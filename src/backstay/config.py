@@ -112,6 +112,9 @@ MEANINGS = {
     "log_format": "How it is logged: json or text.",
 }
 
+# What the setting `agent` calls the one that needs no model.
+SCRIPTED = "scripted"
+
 # Where 0 means something: a free port, at once, or never.
 _MAY_BE_NOUGHT = frozenset({"port", "grace_seconds", "keep_closed_days", "fold_seconds", "compact_tokens"})
 

@@ -167,6 +167,25 @@ def test_what_is_sent_while_a_turn_runs_waits_or_does_what_was_asked(told: Tell,
             assert (waiting.returncode, out) == (0, "heard later\n")
 
 
+@pytest.mark.parametrize("agent", ["scripted", "mine=scripted"])
+def test_the_scripted_agent_is_one_to_run_here(told: Tell, agent: str) -> None:
+    assert "scripted agent" in told("send", "--agent", agent, "hello").out
+
+
+def test_a_name_for_what_is_no_agent_is_refused(told: Tell) -> None:
+    refused = told("send", "--agent", "mine=nothing", "hello")
+
+    assert refused.code == 1
+    assert "names no agent" in refused.err
+
+
+def test_a_script_that_waits_for_another_process_to_answer_is_told_so(place: Place, tmp_path: Path) -> None:
+    with running(tmp_path, place, "send", "--agent", "somebody", "hello") as waiting:
+        assert waiting.stderr is not None
+        assert waiting.stderr.readline() == "'somebody' is not served here: waiting for a process that serves it.\n"
+        interrupt(waiting)
+
+
 def test_what_is_not_waited_for_waits_for_whoever_serves_the_agent(told: Tell) -> None:
     accepted = told("send", "--no-wait", "--json", "hello").json
     session = accepted["session"]

@@ -14,9 +14,7 @@ import msgspec
 
 from backstay.agents.discovery import ACP, AcpCommand, LocalServer, find_acp_commands, find_servers
 from backstay.agents.providers import PROVIDERS, Provider
-from backstay.config import Chosen, Source
-
-SCRIPTED = "scripted"
+from backstay.config import SCRIPTED, Chosen, Source
 
 RungName = Literal["named", "key", "local", "acp", "scripted"]
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from backstay.cli import conversation, exits, plain, screen
 from backstay.cli.exits import Exit
 from backstay.cli.options import Ask, F
+from backstay.config import SCRIPTED
 from backstay.errors import InvalidPayload, TooLarge
 from backstay.model.codec import encode_parts
 from backstay.model.content import Usage, check_input, parts_of
@@ -48,7 +49,7 @@ def agent_option(command: F) -> F:
     """--agent, for verbs that have something answered."""
     return click.option(
         "--agent",
-        metavar="NAME|[NAME=]MODULE:ATTR|URL#MODEL|acp:COMMAND",
+        metavar="NAME|[NAME=]MODULE:ATTR|URL#MODEL|acp:COMMAND|scripted",
         help="Who answers: an agent to run here, or the name of one that this or another process serves. "
         "[env: BACKSTAY_AGENT; default: the first of the ladder that `backstay agents` shows]",
     )(command)
@@ -65,11 +66,11 @@ def speakers(ask: Ask, agent: str | None) -> Speakers:
     """What --agent means: a way to make an agent if it looks like one, and otherwise a name."""
     if agent is None:
         return Speakers(ask.settings.agent, None)
-    if ":" not in agent:
-        return Speakers(ask.settings.agent, agent)
-    name, named, _ = agent.partition("=")
-    is_named = bool(named) and ":" not in name and "/" not in name
-    return Speakers((agent,), name if is_named else None)
+    name, mark, _ = agent.partition("=")
+    is_named = bool(mark) and ":" not in name and "/" not in name
+    if is_named or ":" in agent or agent == SCRIPTED:
+        return Speakers((agent,), name if is_named else None)
+    return Speakers(ask.settings.agent, agent)
 
 
 @contextmanager
@@ -80,8 +81,9 @@ def app(ask: Ask, who: Speakers, *, serve: bool = True) -> Iterator[BlockingApp]
     from backstay.server.casting import cast  # noqa: PLC0415
 
     agents = cast(who.specs or climb(ask.told, os.environ).agent, ask.settings) if serve else {}
-    if serve and who.name is not None and who.name not in agents:
-        screen.note(f"{who.name!r} is not served here: waiting for a process that serves it.")
+    if serve and who.name is not None and who.name not in agents and not ask.json:
+        # Also said to a script: it may wait for ever.
+        click.echo(plain.one_line(f"{who.name!r} is not served here: waiting for a process that serves it."), err=True)
     with open_blocking(ask.db, agents=agents, owner=ask.owner, claim="own") as opened:
         yield opened
 

@@ -10,11 +10,10 @@ from pathlib import Path
 
 from backstay.agents.adapters import AgentLike, live, maker_of
 from backstay.agents.discovery import ACP, acp_command
-from backstay.agents.ladder import SCRIPTED
 from backstay.agents.openai import OpenAICompatible
 from backstay.agents.providers import key_for
 from backstay.agents.scripted import ScriptedAgent
-from backstay.config import Settings
+from backstay.config import SCRIPTED, Settings
 from backstay.errors import ConfigError
 
 _USUAL = Settings()
