@@ -46,7 +46,10 @@ class AgentTurn(Protocol):
 
     @property
     def said(self) -> tuple[Message, ...]:
-        """What was said in this turn before it was interrupted or compacted; empty in a turn that just begins."""
+        """What was said in this turn before it was interrupted or compacted; empty in a turn that just begins.
+
+        `load` does not tell it: a live agent remembers it from here, for it is kept as one that knows.
+        """
         ...
 
     @property
