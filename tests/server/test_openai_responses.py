@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from typing import Any
 
@@ -403,6 +404,19 @@ def test_a_repeated_key_is_the_same_response_wherever_it_goes(ai: Ai) -> None:
 
     with pytest.raises(openai.UnprocessableEntityError):
         ai.responses.create(model="default", input="other", extra_headers={"Idempotency-Key": "a"})
+
+
+def test_a_key_that_comes_often_at_once_is_one_response_in_one_fork(house: House, ai: Ai) -> None:
+    first = ai.responses.create(model="default", input="one")
+    ai.responses.create(model="default", input="two", previous_response_id=first.id)
+    again: dict[str, Any] = {"model": "default", "input": "other", "previous_response_id": first.id}
+
+    with ThreadPoolExecutor(8) as several:
+        sent = [several.submit(ai.responses.create, **again, extra_headers={"Idempotency-Key": "k"}) for _ in range(8)]
+        assert len({one.result().id for one in sent}) == 1
+
+    with house.client() as client:
+        assert len(client.get("/api/sessions").json()["sessions"]) == 2
 
 
 def test_a_stream_that_was_folded_has_expired_and_the_response_has_not(house: House, ai: Ai) -> None:

@@ -134,13 +134,17 @@ async def _forked(owned: Owned, wanted: Wanted, previous: Turn) -> Target:
 
 
 async def _send(owned: Owned, wanted: Wanted, target: Target) -> TurnHandle:
-    """Send a request where it belongs; a session that was made for one that is refused goes again."""
+    """Send a request where it belongs; a session made for one that is refused, or went elsewhere, goes again."""
     try:
-        return await _give(owned, wanted, target)
+        turn = await _give(owned, wanted, target)
     except Rejected:
         if target.made is not None:
             await owned.write(Store.delete, target.made)
         raise
+    if target.made not in (None, turn.session):
+        # Whoever sent the same at the same time was first.
+        await owned.write(Store.delete, target.made)
+    return turn
 
 
 async def _give(owned: Owned, wanted: Wanted, target: Target) -> TurnHandle:
