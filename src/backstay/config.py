@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -111,6 +112,9 @@ MEANINGS = {
     "log_level": "What is logged: debug, info, warning or error.",
     "log_format": "How it is logged: json or text.",
 }
+
+# Where a URL, of a database or of a model, has its secrets.
+_SECRETS = re.compile(r"(?<=://)[^/@#]*@|(?<=[?&]password=)[^&#]*")
 
 # What the setting `agent` calls the one that needs no model.
 SCRIPTED = "scripted"
@@ -251,8 +255,19 @@ def is_loopback(host: str) -> bool:
 
 
 def described(chosen: Chosen) -> list[tuple[str, object, Source]]:
-    """Every setting with its value and where it comes from."""
-    return [(name, getattr(chosen.settings, name), chosen.sources[name]) for name in Settings.__struct_fields__]
+    """Every setting with its value, but for secrets, and where it comes from."""
+    return [(name, _shown(getattr(chosen.settings, name)), chosen.sources[name]) for name in Settings.__struct_fields__]
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, tuple):
+        return tuple(map(_shown, value))
+    return without_secrets(value) if isinstance(value, str) else value
+
+
+def without_secrets(text: str) -> str:
+    """The text, without the names and passwords that stand in its URLs."""
+    return _SECRETS.sub(lambda found: "…@" if found[0].endswith("@") else "…", text)
 
 
 def current(flags: Mapping[str, object], *, file: Path | None = None) -> Chosen:

@@ -92,8 +92,8 @@ def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
         choose({}, {"BACKSTAY_CONFIG": str(tmp_path / "nothing.toml")}, home=tmp_path)
 
 
-def told(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    environment = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+def told(home: Path, *arguments: str, **more: str) -> "subprocess.CompletedProcess[str]":
+    environment = {"HOME": str(home), "PATH": "/usr/bin:/bin", **more}
     return subprocess.run(
         [COMMAND, *arguments], cwd=home, env=environment, capture_output=True, text=True, timeout=60, check=False
     )
@@ -105,6 +105,16 @@ def test_config_shows_every_setting_and_its_source(tmp_path: Path) -> None:
     assert shown["settings"]["db"] == {"value": "chat.db", "from": "flag"}
     assert shown["settings"]["port"] == {"value": 8642, "from": "default"}
     assert "port" in told(tmp_path, "config").stdout
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+@pytest.mark.parametrize("url", ["postgresql://me:hunter2@db/chat", "postgresql://db/chat?password=hunter2&port=5433"])
+def test_the_settings_are_shown_without_the_secrets_in_them(tmp_path: Path, url: str, more: tuple[str, ...]) -> None:
+    shown = told(tmp_path, "config", "--db", url, *more, BACKSTAY_AGENT="https://me:hunter2@models/v1#tiny").stdout
+
+    assert "hunter2" not in shown
+    assert "db/chat" in shown
+    assert "@models/v1#tiny" in shown
 
 
 def test_tokens_are_given_listed_and_revoked_at_the_command_line(tmp_path: Path, path: Place) -> None:

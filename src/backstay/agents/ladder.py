@@ -6,7 +6,6 @@ is offered and passed by: it could change files, so it answers only if it is nam
 """
 
 import asyncio
-import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -14,11 +13,10 @@ import msgspec
 
 from backstay.agents.discovery import ACP, AcpCommand, LocalServer, find_acp_commands, find_servers
 from backstay.agents.providers import PROVIDERS, Provider
-from backstay.config import SCRIPTED, Chosen, Source
+from backstay.config import SCRIPTED, Chosen, Source, without_secrets
 
 RungName = Literal["named", "key", "local", "acp", "scripted"]
 
-_PASSWORD = re.compile(r"(?<=://)[^/@#]*@")
 _SOURCES: dict[Source, str] = {
     "flag": "--agent names it",
     "environment": "BACKSTAY_AGENT names it",
@@ -83,7 +81,7 @@ class _Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _named(named: Sequence[str], source: Source) -> _Step:
-    shown = tuple(_without_secrets(spec) for spec in named)
+    shown = tuple(_presentable(spec) for spec in named)
     why = f"{', '.join(shown)} answers: {_SOURCES[source]}."
     return _Step(name="named", title="named by flag or config", found=shown, agent=tuple(named), why=why)
 
@@ -103,7 +101,7 @@ def _key(environment: Mapping[str, str]) -> _Step:
 
 
 def _opened(provider: Provider, model: str | None, environment: Mapping[str, str]) -> str:
-    where = _without_password(provider.url(environment))
+    where = without_secrets(provider.url(environment))
     if model is None:
         return f"{provider.prefix}_API_KEY for {where}, but {provider.prefix}_MODEL names no model"
     return f"{provider.prefix}_API_KEY: {model} at {where}"
@@ -137,14 +135,10 @@ def _scripted(offers: Sequence[AcpCommand]) -> _Step:
     return _Step(name="scripted", title="the scripted agent", found=("always there",), agent=(SCRIPTED,), why=why)
 
 
-def _without_secrets(spec: str) -> str:
+def _presentable(spec: str) -> str:
     """An agent's name as it may be shown. What stands behind the program of a command line may be a key."""
     name, found, line = spec.partition(ACP)
     if found and (not name or name.endswith("=")):
         program, *more = line.split(maxsplit=1) or [""]
         return f"{name}{ACP}{program}{' …' if more else ''}"
-    return _without_password(spec)
-
-
-def _without_password(text: str) -> str:
-    return _PASSWORD.sub("…@", text)
+    return without_secrets(spec)

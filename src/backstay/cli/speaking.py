@@ -81,10 +81,12 @@ def app(ask: Ask, who: Speakers, *, serve: bool = True) -> Iterator[BlockingApp]
     from backstay.server.casting import cast  # noqa: PLC0415
 
     agents = cast(who.specs or climb(ask.told, os.environ).agent, ask.settings) if serve else {}
-    if serve and who.name is not None and who.name not in agents and not ask.json:
-        # Also said to a script: it may wait for ever.
-        click.echo(plain.one_line(f"{who.name!r} is not served here: waiting for a process that serves it."), err=True)
     with open_blocking(ask.db, agents=agents, owner=ask.owner, claim="own") as opened:
+        if serve and who.name is not None and who.name not in agents and not ask.json:
+            # Also said to a script: it may wait for ever.
+            click.echo(
+                plain.one_line(f"{who.name!r} is not served here: waiting for a process that serves it."), err=True
+            )
         yield opened
 
 

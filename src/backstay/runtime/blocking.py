@@ -31,6 +31,7 @@ from backstay.runtime.timing import Timing
 from backstay.runtime.titles import Titler
 from backstay.runtime.turn import TurnHandle
 from backstay.store.port import ANY
+from backstay.store.signals import with_ctrl_c_held
 
 T = TypeVar("T")
 STUBBORN_SECONDS = 2.0
@@ -40,7 +41,8 @@ class Portal:
     """An event loop on a thread of its own, and the way to it."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
+        # A loop that a Ctrl-C left half made would complain of itself when it goes.
+        self._loop = with_ctrl_c_held(asyncio.new_event_loop)
         self._bridge = Bridge(self._loop)
         self._closed = False
         self._inside = 0
