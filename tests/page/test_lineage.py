@@ -1,7 +1,7 @@
 """The lineage as a picture: windows and forks, each of which opens what it stands for."""
 
 import httpx2
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from backstay.model import message
 from backstay.model.ids import SessionId
@@ -42,3 +42,36 @@ def test_a_click_in_the_picture_opens_that_point_in_time_what_was_summarised_or_
     expect(tab.page.locator(".head .badge", has_text="fork")).to_be_visible()
     assert tab.session == fork.id
     expect(asked).to_have_text(["entry 0", "entry 1", "entry 2"])  # Also what was said before the summary, elsewhere.
+
+
+def test_what_was_to_stand_above_one_point_in_time_stands_above_no_other(
+    person: Person, house: House, client: httpx2.Client
+) -> None:
+    session = SessionId(new_session(client))
+    with open_store(house.settings.db) as store:
+        for number in range(3):
+            store.record(session, [message.user(f"entry {number}"), message.assistant("noted")], owner=ME)
+        parent = store.session(session, owner=ME).window
+        store.rotate(session, [message.summary("in short")], owner=ME, parent=parent, keep_from=4)
+    tab = person.tab(session, "lineage")
+    asked = tab.page.locator(".asked")
+    late: list[Route] = []
+
+    def hold_the_first(route: Route) -> None:
+        if late:
+            route.continue_()
+        else:
+            late.append(route)
+
+    tab.page.locator(".graph li").first.wait_for()
+    tab.page.route(f"**/chapter?window={parent}*", hold_the_first)
+    tab.page.locator(".node.compaction").click()
+    expect(asked).to_have_text(["entry 2"])
+    tab.button("Lineage").click()
+    tab.button("Read it: what was summarised").click()
+    expect(asked).to_have_text(["entry 0", "entry 1"])
+
+    with tab.page.expect_response(lambda answer: answer.request == late[0].request):
+        late[0].continue_()
+    tab.page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+    expect(asked).to_have_text(["entry 0", "entry 1"])

@@ -59,7 +59,10 @@ def add(ask: Ask, *, name: str) -> None:
 @tokens.command("list", epilog=LIST)
 @asks
 def show(ask: Ask) -> None:
-    """Show an owner's tokens and signed-in browsers; not their secrets, which nobody knows."""
+    """Show an owner's tokens and signed-in browsers.
+
+    Not their secrets: nobody knows them.
+    """
     with ask.store() as store:
         found = store.tokens(owner=ask.owner)
     if ask.json:

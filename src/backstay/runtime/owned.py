@@ -10,6 +10,7 @@ from backstay.errors import Conflict
 from backstay.model.address import Address
 from backstay.model.content import Content
 from backstay.model.ids import SessionId, TurnId
+from backstay.model.limits import Limits
 from backstay.model.session import Session, Ttl
 from backstay.model.turn import IfBusy
 from backstay.runtime.desk import Desk
@@ -42,6 +43,11 @@ class Owned:
 
     def __init__(self, desk: Desk, owner: str) -> None:
         self._desk, self.owner = desk, owner
+
+    @property
+    def limits(self) -> Limits:
+        """How much is accepted."""
+        return self._desk.crossing.store.limits
 
     def session(self, session: SessionId, *, agent: str = "default") -> SessionHandle:
         """A session by its id; whether it is there and the owner's, its verbs will tell."""

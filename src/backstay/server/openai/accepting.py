@@ -62,7 +62,7 @@ async def accept(
     fleeting: bool = False,
 ) -> TurnHandle:
     """Accept a request; durable when this returns."""
-    _check(wanted)
+    _check(wanted, owned.limits)
     if conversation is not None:
         await owned.read(Store.session, conversation)
         return await _send(owned, wanted, Target(conversation))
@@ -79,9 +79,8 @@ async def accept(
     return await _send(owned, wanted, await _forked(owned, wanted, previous))
 
 
-def _check(wanted: Wanted) -> None:
+def _check(wanted: Wanted, limits: Limits) -> None:
     """Raise what the second half of a request would be refused for, before the first half is recorded."""
-    limits = Limits()
     if wanted.key is not None:
         check_name("the request id", wanted.key, limits.name_bytes)
     if wanted.words.before:

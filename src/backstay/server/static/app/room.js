@@ -118,24 +118,29 @@ function draw() {
   recovered();
 }
 
+/** What is looked at: a point in time, what is read far above, or now. */
+const shown = () => past.value?.story ?? passage.value?.story ?? story.value;
+const topOf = ({ session, top }) => `${session} ${top.window} ${top.position}`;
+
+let asked = null;
+
 /** Load what stands above; through a summary into what it stands for. */
 export async function older() {
-  const shown = past.value ?? passage.value ?? { story: story.value };
-  const { top, session } = shown.story ?? {};
-  const place = top && above(top);
-  if (!place || older.busy) return;
-  older.busy = true;
-  const here = leap.value;
+  const here = shown() && topOf(shown());
+  const place = here && above(shown().top);
+  if (!place || asked === here) return;
+  asked = here;
   try {
-    const chapter = await get(`/api/sessions/${session}/chapter`, { ...place, last: PAGE });
-    if (leap.value !== here) return;
+    const chapter = await get(`/api/sessions/${shown().session}/chapter`, { ...place, last: PAGE });
+    // It belongs above what was looked at then, and above nothing else.
+    if (!shown() || topOf(shown()) !== here) return;
     if (past.value) past.value = { ...past.value, story: prepend(past.value.story, chapter) };
     else if (passage.value) passage.value = passages.above(passage.value, chapter);
-    else if (story.value?.session === session) story.value = prepend(story.value, chapter);
+    else story.value = prepend(story.value, chapter);
   } catch (error) {
     tell(error);
   } finally {
-    older.busy = false;
+    if (asked === here) asked = null;
   }
 }
 
@@ -157,9 +162,9 @@ export async function show(message) {
   const chapter = await get(`/api/sessions/${session}/chapter`, { around: message, last: PAGE });
   if (current.value !== session || !story.value) return;
   const turn = chapter.messages.find(({ id }) => id === message)?.turn;
-  const shown = past.value ? [] : (passage.value?.story ?? story.value).entries;
+  const drawn = past.value ? [] : shown().entries;
   batch(() => {
-    if (!shown.some((entry) => entry.turn === turn)) {
+    if (!drawn.some((entry) => entry.turn === turn)) {
       past.value = null;
       passage.value = passages.begin(chapter, story.value.top);
       leap.value += 1;
