@@ -66,7 +66,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     upkeep_seconds: float = 300.0
     compact_tokens: int = 100_000
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    log_format: Literal["json", "text"] = "json"
+    log_format: Literal["auto", "json", "text"] = "auto"
 
 
 # What each setting means, for those who read about it.
@@ -110,7 +110,7 @@ MEANINGS = {
     "demo": "Whether the scripted agent may crash the server on request, which then comes back: to see what is kept.",
     "titles": "Whether a session that nobody named is called by its first words.",
     "log_level": "What is logged: debug, info, warning or error.",
-    "log_format": "How it is logged: json or text.",
+    "log_format": "How it is logged: json or text; auto is text on a terminal and json anywhere else.",
 }
 
 # Where a URL, of a database or of a model, has its secrets.

@@ -117,6 +117,19 @@ def test_serve_says_in_one_line_who_answers_and_why_and_never_the_key(tmp_path: 
         stop(shown)
 
 
+def test_the_log_is_for_people_on_a_terminal_and_for_programs_anywhere_else(tmp_path: Path) -> None:
+    environment = surroundings(tmp_path)
+    with terminal([COMMAND, "serve", "--port", "0", "--db", "chat.db"], cwd=tmp_path, environment=environment) as shown:
+        stop(shown)
+    with serving(tmp_path, "--db", "chat.db") as served, served.client() as client:
+        assert client.get("/healthz").status_code == 200
+        assert served.terminate() == 0
+
+    assert b"info    request operation=" in shown.raw
+    assert b'"event"' not in shown.raw
+    assert "request" in [line["event"] for line in served.log()]
+
+
 def test_every_worker_has_the_agent_that_was_found(tmp_path: Path, ollama: str) -> None:
     environment = {"BACKSTAY_PROBE": f"Ollama={ollama}", "BACKSTAY_PROBE_SECONDS": "30", "BACKSTAY_AGENT": ""}
     with serving(tmp_path, "--db", "chat.db", "--workers", "2", environment=environment) as served:

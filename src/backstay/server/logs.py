@@ -1,4 +1,4 @@
-"""Logs: events with fields, one JSON object per line. Never contents of messages, never secrets."""
+"""Logs: events with fields, in JSON or for people to read. Never contents of messages, never secrets."""
 
 import logging
 import sys
@@ -39,10 +39,11 @@ class TextLines(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-def set_up(level: str, form: Literal["json", "text"]) -> None:
-    """Write every record of this process to stderr."""
+def set_up(level: str, form: Literal["auto", "json", "text"]) -> None:
+    """Write every record of this process to stderr; `auto` is for whoever reads there, a person or a program."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if form == "json" else TextLines())
+    for_people = form == "text" or (form == "auto" and sys.stderr.isatty())
+    handler.setFormatter(TextLines() if for_people else JsonLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
