@@ -306,13 +306,15 @@ def test_who_asks_too_often_is_told_to_wait_and_others_are_not(path: Place) -> N
         assert other.get("/api/me").status_code == 200
 
 
-def test_who_guesses_tokens_is_slowed_down(path: Place) -> None:
+def test_who_guesses_tokens_is_slowed_down_and_does_not_keep_others_from_signing_in(path: Place) -> None:
     with a_house(path, AGENTS, requests_per_second=0.001, request_burst=5) as house, house.client_with(None) as client:
         statuses = [
             client.get("/api/me", headers={"authorization": f"Bearer {new_secret()}"}).status_code for _ in range(7)
         ]
 
-    assert statuses == [401] * 5 + [429] * 2
+        assert statuses == [401] * 5 + [429] * 2
+        assert client.get("/healthz").status_code == 200
+        assert client.get("/login").status_code == 200
 
 
 def test_headers_that_are_too_large_are_refused(house: House) -> None:

@@ -73,9 +73,11 @@ class Gate:
         client = (scope.get("client") or ("unknown", 0))[0]
         caller = await self._service.keys.caller(headers.get("authorization"), cookies(headers))
         if caller is None:
-            # Whoever guesses tokens is slowed down by where they come from.
-            self._service.rates.take(f"from {client}")
-            if self._public(scope["method"], scope["path"]):
+            # Whoever guesses tokens is slowed down by where they come from; behind a proxy all come from one place, and
+            # those who sign in, or look whether the server lives, do not pay for it.
+            public = self._public(scope["method"], scope["path"])
+            self._service.rates.take(f"{'anybody' if public else 'unknown'} from {client}")
+            if public:
                 return None
             raise unauthenticated()
         self._service.rates.take(f"token {caller.token or client}")
