@@ -136,6 +136,11 @@ EDITS: dict[str, tuple[str, Callable[[Json], None], str]] = {
         lambda document: document["windows"].reverse(),
         r"does not stand before it|not in order",
     ),
+    "a window of an ancestor that came later": (
+        "forked_from_forks",
+        _set("windows", 0, "event", to=8),
+        r"\$\.windows\[1\] stands behind",
+    ),
     "a second compaction": (
         "compacted",
         lambda document: document["windows"][2].update(parent=document["windows"][0]["id"]),

@@ -6,7 +6,7 @@ from itertools import pairwise
 from backstay.model.codec import check_body, encode_parts
 from backstay.model.content import Attachment, Part, Text, Thought, check_role
 from backstay.model.export import Beginning, Export, ExportedWindow, Segment
-from backstay.model.ids import WindowId, check_turn_id, check_window_id
+from backstay.model.ids import SessionId, WindowId, check_turn_id, check_window_id
 from backstay.model.inspection.complaint import at, require
 from backstay.model.inspection.ranges import Range, cover, joined_ranges, runs
 from backstay.model.limits import Limits
@@ -31,11 +31,13 @@ class _Inspection:
         self._said = {window.id: runs(window.messages) for window in export.windows}
         self._lengths: dict[WindowId, int] = {}
         self._compacted: set[WindowId] = set()
+        self._latest: dict[SessionId, tuple[int, WindowId]] = {}
 
     def check(self, window: ExportedWindow, place: str) -> None:
         """In the order of the document: what a window rests on stands before it."""
         whose = self._own(window) or window.session in self._export.ancestors
         require(whose, f"{place}.session", "is neither the session nor an ancestor")
+        self._check_order(window, place)
         self._check_roots(window, place)
         self._check_messages(window, place)
         position = 0 if window.base is None else window.base.until
@@ -73,6 +75,12 @@ class _Inspection:
 
     def _own(self, window: ExportedWindow) -> bool:
         return window.session == self._export.session.id
+
+    def _check_order(self, window: ExportedWindow, place: str) -> None:
+        """A session's windows stand in the order of its story, in which they will be exported again."""
+        opened = (window.event, window.id)
+        require(self._latest.get(window.session, opened) <= opened, place, "stands behind one that came later")
+        self._latest[window.session] = opened
 
     def _check_roots(self, window: ExportedWindow, place: str) -> None:
         for root in _roots(window):
