@@ -268,7 +268,8 @@ def test_a_url_that_is_written_wrongly_tells_nobody_its_password(
     url: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError) as refused:
+    # Some of it was right once: an older libpq connects, to where there is nobody.
+    with pytest.raises((ConfigError, StoreUnavailable)) as refused:
         open_store(url)
 
     assert refused.value.advice
@@ -280,7 +281,15 @@ def test_a_url_that_is_written_wrongly_tells_nobody_its_password(
     "secret", ["password", "sslpassword", "passfile", "scram_client_key", "scram_server_key", "oauth_client_secret"]
 )
 def test_no_secret_of_a_url_is_shown(secret: str) -> None:
-    assert Place(f"postgresql://localhost/chat?{secret}=hunter2").shown == "postgresql://localhost/chat"
+    assert "hunter2" not in _shown(f"postgresql://localhost/chat?{secret}=hunter2")
+
+
+def _shown(url: str) -> str:
+    """What is shown of a URL, or said by an older libpq that does not know all of it."""
+    try:
+        return Place(url).shown
+    except ConfigError as unknown:
+        return str(unknown)
 
 
 def test_a_url_that_cannot_be_read_is_a_wrong_setting() -> None:
