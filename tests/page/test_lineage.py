@@ -4,8 +4,8 @@ import httpx2
 from playwright.sync_api import Route, expect
 
 from backstay.model import message
-from backstay.model.ids import SessionId
-from backstay.store import open_store
+from backstay.model.ids import SessionId, WindowId
+from backstay.store import Store, open_store
 from tests.page.tab import Person
 from tests.server.house import House
 from tests.server.talking import new_session
@@ -13,15 +13,21 @@ from tests.server.talking import new_session
 ME = "local"
 
 
+def _talk_and_summarise(store: Store, session: SessionId) -> WindowId:
+    """Three turns, of which the first two are summarised; the window in which they were said."""
+    for number in range(3):
+        store.record(session, [message.user(f"entry {number}"), message.assistant("noted")], owner=ME)
+    parent = store.session(session, owner=ME).window
+    store.rotate(session, [message.summary("in short")], owner=ME, parent=parent, keep_from=4)
+    return parent
+
+
 def test_a_click_in_the_picture_opens_that_point_in_time_what_was_summarised_or_the_fork(
     person: Person, house: House, client: httpx2.Client
 ) -> None:
     session = SessionId(new_session(client))
     with open_store(house.settings.db) as store:
-        for number in range(3):
-            store.record(session, [message.user(f"entry {number}"), message.assistant("noted")], owner=ME)
-        parent = store.session(session, owner=ME).window
-        store.rotate(session, [message.summary("in short")], owner=ME, parent=parent, keep_from=4)
+        _talk_and_summarise(store, session)
         fork = store.fork(session, owner=ME)
         store.record(session, [message.user("entry 3"), message.assistant("noted")], owner=ME)
         store.undo(session, owner=ME)
@@ -49,10 +55,7 @@ def test_what_was_to_stand_above_one_point_in_time_stands_above_no_other(
 ) -> None:
     session = SessionId(new_session(client))
     with open_store(house.settings.db) as store:
-        for number in range(3):
-            store.record(session, [message.user(f"entry {number}"), message.assistant("noted")], owner=ME)
-        parent = store.session(session, owner=ME).window
-        store.rotate(session, [message.summary("in short")], owner=ME, parent=parent, keep_from=4)
+        parent = _talk_and_summarise(store, session)
     tab = person.tab(session, "lineage")
     asked = tab.page.locator(".asked")
     late: list[Route] = []
