@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from benchmarks import growth, live, loading, page, postgres, runtime, server, size, throughput, turn
+from benchmarks import growth, live, loading, log, page, postgres, runtime, server, size, throughput, turn
 from benchmarks.figure import Figure, heading, rule
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
@@ -19,6 +19,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "loading": loading.figures,
     "size": size.figures,
     "throughput": throughput.figures,
+    "log": log.figures,
     "runtime": runtime.figures,
     "live": live.figures,
     "postgres": postgres.figures,

@@ -11,7 +11,7 @@ from backstay import App, Text, Timing
 from backstay.agents.port import AgentTurn
 from backstay.model.content import Body
 from backstay.model.turn import Completed
-from backstay.runtime.session import SessionHandle
+from backstay.runtime.session_handle import Session
 from benchmarks.speech import QUESTION
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ async def converse(app: App, turns: int) -> None:
         await ask(session)
 
 
-async def ask(session: SessionHandle) -> None:
+async def ask(session: Session) -> None:
     """One turn from its sending to its outcome."""
     turn = await session.send(QUESTION)
     outcome = await turn.outcome()

@@ -101,7 +101,7 @@ def _count(room: Path, verb: str, ground: Ground) -> list[Census]:
     """What the verb costs each time it runs."""
     with counted() as census, open_store(copy(ground.path, room / "counted.db")) as store:
         # The store closes its writer last; under a VFS in Python, a connection that can only read cannot be the last.
-        store.touch(ground.session, owner=OWNER)
+        store.pin(ground.session, True, owner=OWNER)
         stage = Stage(store, ground.session)
         seen = []
         for turn in range(_COUNTED + 2):

@@ -11,7 +11,6 @@ import backstay
 from backstay import App, Store, open_store
 from backstay.model.event import SessionRenamed
 from backstay.model.ids import SessionId
-from backstay.store.sqlstore import SqlStore
 from benchmarks import crowd
 from benchmarks.figure import Figure
 from benchmarks.site import Site
@@ -47,7 +46,7 @@ async def _seen(url: str) -> tuple[list[float], list[float]]:
         writer = await stack.enter_async_context(backstay.open(url, owner=OWNER))
         session = await writer.session()
         committed: dict[str, float] = {}
-        readers = [await stack.enter_async_context(backstay.open(url, owner=OWNER, prompt=p)) for p in (True, False)]
+        readers = [await stack.enter_async_context(backstay.open(url, owner=OWNER, notify=p)) for p in (True, False)]
         times: list[list[float]] = [[], []]
         following = [
             asyncio.create_task(_follow(app, session.id, committed, seen))
@@ -78,8 +77,7 @@ def _throughput(server: Site) -> Figure:
     with ExitStack() as stack:
         plain, hinting, listening = (stack.enter_context(open_store(url)) for _ in range(3))
         for store in (hinting, listening):
-            if isinstance(store, SqlStore):
-                store.heed(_nothing)
+            store.heed(_nothing)
         sessions = crowd.sessions(plain, _CLIENTS)
         pairs = [(_taken(hinting, sessions), _taken(plain, sessions)) for _ in range(_ROUNDS + 1)][1:]
     rates = [_CLIENTS * _TURNS / median(pair[way] for pair in pairs) for way in (0, 1)]

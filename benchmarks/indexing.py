@@ -8,8 +8,8 @@ import psycopg
 
 from backstay import open_store
 from backstay.model import message
-from backstay.store.postgres import wordlist
-from backstay.store.verbs.search import owner_token
+from backstay.store.postgres import tsvector
+from backstay.store.verbs.message_search import owner_token
 from benchmarks.corpus import conversations
 from benchmarks.figure import Figure
 from benchmarks.site import Site
@@ -47,7 +47,7 @@ def _ours(server: Site, texts: Sequence[str]) -> float:
 
 
 def _raw(server: Site, texts: Sequence[str]) -> float:
-    words = [wordlist.vector(owner_token(OWNER), text) for text in texts]
+    words = [tsvector.vector(owner_token(OWNER), text) for text in texts]
     with psycopg.connect(server.url(server.database()), autocommit=True) as connection:
         connection.execute("CREATE TABLE raw (key bigint PRIMARY KEY, words tsvector)")
         connection.execute("CREATE INDEX ON raw USING gin (words)")

@@ -20,7 +20,7 @@ from backstay.model.content import Body
 from backstay.model.ids import SessionId
 from backstay.model.message import Message
 from backstay.model.turn import Completed
-from backstay.runtime.session import SessionHandle
+from backstay.runtime.session_handle import Session
 from benchmarks.census import Census, counted
 from benchmarks.driven import STEPWISE, ask
 from benchmarks.figure import Figure
@@ -88,7 +88,7 @@ class Count:
         if len(self._marks) > _TURNS:
             self._over.set()
 
-    async def take(self, session: SessionHandle) -> float:
+    async def take(self, session: Session) -> float:
         """The median of so many warm turns: the store tidies up now and then, which is nobody's turn."""
         await session.send(QUESTION)
         await self._first.wait()

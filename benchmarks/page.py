@@ -18,10 +18,10 @@ from backstay import Text
 from backstay.agents.port import AgentTurn
 from backstay.model.content import Body
 from benchmarks.figure import Figure
-from tests.page.conftest import CHROMIUM
-from tests.page.tab import Person
-from tests.server.house import a_house
-from tests.server.talking import new_session
+from tests.server.api_calls import new_session
+from tests.server.running_server import run_server
+from tests.web.browser_tab import Person
+from tests.web.conftest import CHROMIUM
 
 MESSAGES = 2_000
 ANSWER = 16 * 1024
@@ -94,8 +94,8 @@ def figures() -> Iterator[Figure]:
         return
     with (
         TemporaryDirectory() as folder,
-        a_house(Path(folder) / "chat.db", {"default": writer}) as house,
-        house.client() as client,
+        run_server(Path(folder) / "chat.db", {"default": writer}) as server,
+        server.client() as client,
         sync_playwright() as playwright,
     ):
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 import backstay
-from backstay.server.keys import digest, new_secret
+from backstay.server.auth.authenticator import digest, new_secret
 from backstay.store import open_store
 from benchmarks.driven import saying
 from benchmarks.figure import Figure

@@ -14,7 +14,7 @@ from backstay import open_store
 from backstay.clock import SystemClock
 from backstay.model.ids import IdSource, SessionId
 from benchmarks.speech import MESSAGES, OWNER
-from tests.servers.postgres import Home, Postgres
+from tests.postgres_servers.postgres import Home, Postgres
 
 _SETTINGS = {
     "shared_buffers": "512MB",

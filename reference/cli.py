@@ -1,4 +1,4 @@
-"""The command line: every command, its options, and how it ends."""
+"""The reference of the command line: every command, its options and its exit statuses."""
 
 import inspect
 from collections.abc import Iterator
@@ -9,49 +9,49 @@ from backstay.cli.main import commands
 from reference.markdown import code, whole
 
 INTRODUCTION = """\
-`backstay COMMAND --help` says the same with examples.
+`backstay COMMAND --help` shows the same with examples.
 
-Every command that opens a store takes `--db PATH|URL` (which store; also `BACKSTAY_DB`), `--config FILE` (settings
-from a file) and `--owner NAME` (whose sessions; `local` unless told otherwise). Every command takes `--json`: then
-standard output holds one JSON value and nothing else; `follow` and `chat` write one to a line, and `serve` one when it
-serves. Without `--json`, people get tables and text: in colour on a terminal unless `NO_COLOR` is set, and in a pipe as
-plain lines of full width. Progress and remarks go to standard error, and only to a terminal.
+Every command that opens a store takes `--db PATH|URL` (the store; also `BACKSTAY_DB`), `--config FILE` (the settings
+file) and `--owner NAME` (the owner of the sessions; default `local`). Every command takes `--json`: standard output is
+then one JSON value and nothing else. `follow` and `chat` write one value per line, and `serve` writes one when it
+starts to serve. Without `--json`, the output is tables and text: in colour on a terminal unless `NO_COLOR` is set, and
+in a pipe as plain lines that are not cut. Progress and remarks go to standard error, and only to a terminal.
 
-With `--json`, an error is one JSON object on standard error: what [a server's problem](errors.md) has (`code`, `title`,
-`hint`, `status`), and `exit`, the status with which the command ends. Wrong usage has the code `usage`.
+With `--json`, an error is one JSON object on standard error. It has the fields of [a problem of the HTTP
+API](errors.md) (`code`, `title`, `hint`, `status`), and `exit`, the exit status. Wrong usage has the code `usage`.
 
-Text that people, agents and tools wrote cannot steer the terminal: control characters are shown as pictures (`␛`), in
-JSON they are escaped. A command that only looks makes no file; the store it names must be there.
+Text of people, agents and tools cannot control the terminal: control characters are shown as symbols (`␛`), and
+escaped in JSON. A command that only reads does not create a store; the store must exist.
 
 ## Naming a session
 
-By its id (`ses_01kb…`); by as many of its first letters as are unique, with or without `ses_`; or by the spelling of
-an address that leads to it (`chat://telegram/dm/42`). If several fit, they are listed and nothing is done. Shells
-complete ids: see [`backstay completion`](#backstay-completion).
+By its id (`ses_01kb…`); by a unique beginning of it, with or without `ses_`; or by an address that points to it
+(`chat://telegram/dm/42`). If several sessions match, the command lists them and does nothing. Shells complete ids: see
+[`backstay completion`](#backstay-completion).
 
 ## Exit statuses
 
 | status | meaning |
 |---|---|
 | 0 | done; for `send`, `retry`, `edit` and `chat --json`: every turn completed; for `doctor`: nothing is wrong |
-| 1 | an error, said with a hint on standard error; unless the hint says otherwise, nothing was changed |
+| 1 | an error, reported with a hint on standard error; nothing was changed unless the hint says so |
 | 2 | wrong usage |
-| 3 | the turn failed: its agent did |
-| 4 | the turn was cancelled by somebody |
+| 3 | the turn failed |
+| 4 | the turn was cancelled |
 | 5 | the turn was interrupted: its process died or was stopped |
 | 6 | `doctor` found something wrong, or could not rescue everything |
 | 130 | stopped with Ctrl-C; `send`, `retry`, `edit` and `chat --json` cancel their turn first |
-| 141 | whoever read the output stopped reading, as `head` does |"""
+| 141 | the reader of the output closed the pipe, as `head` does |"""
 
 _EVERYWHERE = {"--db", "--config", "--owner", "--json"}
 
 
 def page() -> str:
-    """The page."""
-    return whole("The command line", INTRODUCTION, "## Commands", *_told())
+    """Return the page."""
+    return whole("The command line", INTRODUCTION, "## Commands", *_commands())
 
 
-def _told() -> Iterator[str]:
+def _commands() -> Iterator[str]:
     for name, command in verbs().items():
         with click.Context(command, info_name=f"backstay {name}") as context:
             yield f"### `backstay {name}`"
@@ -63,7 +63,7 @@ def _told() -> Iterator[str]:
 
 
 def verbs() -> dict[str, click.Command]:
-    """Every command that does something, by what is typed for it."""
+    """Return every command that is not a group, by its full name."""
     return dict(_below(commands, ""))
 
 
@@ -82,7 +82,7 @@ def _arguments(command: click.Command) -> list[str]:
 
 
 def _argument(one: click.Argument) -> str:
-    """As the help writes it."""
+    """Format an argument as the help does."""
     name = one.human_readable_name.removesuffix("...").strip("[]")
     return (name if one.required else f"[{name}]") + "..." * (one.nargs != 1)
 

@@ -1,24 +1,24 @@
-"""Errors: what can be raised, what to do about it, and what it is over HTTP."""
+"""The reference of errors: their meaning, the next step, and their HTTP status."""
 
 from collections.abc import Iterator
 
 from backstay.errors import BackstayError
-from backstay.server.problems import STATUSES
-from reference.markdown import code, sentence, table, whole
+from backstay.server.http.problems import STATUSES
+from reference.markdown import code, summary, table, whole
 
 INTRODUCTION = """\
-Every expected error derives from `backstay.BackstayError`. Its text says what is wrong, its `advice` what to do next. A
-verb that raises has changed nothing, with one exception that says so itself: `CommitUnknown`. Over HTTP an error is an
+Every expected error derives from `backstay.BackstayError`. Its text states what is wrong, its `hint` what to do next. A
+method that raises has changed nothing, with one exception: `CommitUnknown`. Over HTTP an error is an
 `application/problem+json` document whose `code` is the error's name in lower case: `session_busy`."""
 
 
 def page() -> str:
     """The page."""
     rows = [
-        ["· " * depth + code(kind.__name__), sentence(kind.__doc__), kind.hint, _status(kind)]
+        ["· " * depth + code(kind.__name__), summary(kind.__doc__), kind.hint, _status(kind)]
         for kind, depth in _tree(BackstayError, 0)
     ]
-    return whole("Errors", INTRODUCTION, table(["error", "meaning", "what to do, unless it says more", "HTTP"], rows))
+    return whole("Errors", INTRODUCTION, table(["error", "meaning", "default hint", "HTTP"], rows))
 
 
 def _tree(kind: type[BackstayError], depth: int) -> Iterator[tuple[type[BackstayError], int]]:

@@ -1,21 +1,19 @@
-"""Events: the steps of a session's story, as followers and streams see them."""
+"""The reference of events: the entries of a session's event log."""
 
 from typing import get_args
 
 import msgspec
 
 from backstay.model.event import Event, EventBody
-from reference.markdown import code, sentence, table, whole
+from reference.markdown import code, prose, table, whole
 
 INTRODUCTION = """\
-A session's story is a gapless row of events. `turn.events()`, `session.follow()`, `GET /api/sessions/{session}/events`
-and the frames named `story` of `GET /api/events` all tell the same ones. In JSON the body's `kind` says which it is;
-fields that have their default may be left out. Kinds are added in later versions: skip those you do not know."""
+The event log of a session has no gaps. `turn.events()`, `session.follow()`, `GET /api/sessions/{session}/events` and
+the frames named `story` of `GET /api/events` all return the same events. In JSON, `kind` in the body is the type of the
+event; fields with their default value may be left out. Later versions add kinds: skip those that you do not know."""
 
 AROUND = """\
-## Around every body
-
-What an event is, beside its body:"""
+## Fields of every event"""
 
 BODIES = """\
 ## Bodies"""
@@ -24,7 +22,7 @@ BODIES = """\
 def page() -> str:
     """The page."""
     around = [[code(field.encode_name), _type(field.type)] for field in msgspec.structs.fields(Event)]
-    bodies = [[code(_kind(body)), _fields(body), sentence(body.__doc__)] for body in get_args(EventBody)]
+    bodies = [[code(_kind(body)), _fields(body), prose(body.__doc__)] for body in get_args(EventBody)]
     return whole(
         "Events",
         INTRODUCTION,

@@ -1,17 +1,19 @@
-"""The library: its names, and the verbs of what they give."""
+"""The reference of the library: its public names, and the methods of its main classes."""
 
 import inspect
 from collections.abc import Callable, Iterator
+from types import ModuleType
 
 import backstay
-from backstay.runtime.session import SessionHandle
-from backstay.runtime.turn import TurnHandle
-from backstay.store.port import Store
-from reference.markdown import code, sentence, whole
+from backstay import agents, testing
+from backstay.runtime.session_handle import Session
+from backstay.runtime.turn_handle import Turn
+from backstay.store import Store
+from reference.markdown import code, description, whole
 
 INTRODUCTION = """\
-Everything a program needs is in `backstay`; the words are in the [glossary](../glossary.md). `backstay.open_blocking`
-gives the same verbs as `backstay.open`, without `await`."""
+Everything that a program needs is in `backstay`; the [glossary](../glossary.md) defines the terms. The app of
+`backstay.open_blocking` has the same methods as that of `backstay.open`, without `await`."""
 
 
 def page() -> str:
@@ -20,37 +22,43 @@ def page() -> str:
         "The library",
         INTRODUCTION,
         "## backstay",
-        *_names(),
+        *_names(backstay),
+        "## backstay.agents",
+        *_names(agents),
+        "## backstay.testing",
+        *_names(testing),
         "## An app: `async with backstay.open(…) as app`",
         *_verbs(backstay.App),
         "## A session: `await app.session(…)`",
-        *_verbs(SessionHandle),
+        *_verbs(Session),
         "## A turn: `await session.send(…)`",
-        *_verbs(TurnHandle),
+        *_verbs(Turn),
         "## A store: `with backstay.open_store(…) as store`",
         *_verbs(Store),
     )
 
 
-def _names() -> Iterator[str]:
-    for name in sorted(backstay.__all__, key=str.lower):
-        thing = getattr(backstay, name)
+def _names(module: ModuleType) -> Iterator[str]:
+    exported = [*module.__all__, *(["open"] if module is backstay else [])]
+    for name in sorted(exported, key=str.lower):
+        thing = getattr(module, name)
         shown = f"{name}{_signature(thing)}" if inspect.isfunction(thing) else name
-        yield f"**{code(shown)}**  \n{sentence(inspect.getdoc(thing))}"
+        yield f"**{code(shown)}**  \n{description(inspect.getdoc(thing))}"
 
 
 def _verbs(kind: type) -> Iterator[str]:
-    for name, member in vars(kind).items():
+    members = {name: member for base in reversed(kind.__mro__[:-1]) for name, member in vars(base).items()}
+    for name, member in members.items():
         if name.startswith("_"):
             continue
         if isinstance(member, property):
-            yield f"**{code(name)}**  \n{sentence(member.__doc__)}"
+            yield f"**{code(name)}**  \n{description(member.__doc__)}"
         elif inspect.isfunction(member):
-            yield f"**{code(name + _signature(member))}**  \n{sentence(member.__doc__)}"
+            yield f"**{code(name + _signature(member))}**  \n{description(member.__doc__)}"
 
 
 def _signature(function: Callable[..., object]) -> str:
-    """The parameters, as somebody types them: names and defaults, no types."""
+    """The parameters as they are written in a call: names and defaults, without types."""
     shown = []
     star = False
     for parameter in inspect.signature(function).parameters.values():

@@ -1,8 +1,10 @@
-"""How a reference page is put together."""
+"""The Markdown of a reference page."""
 
 from collections.abc import Iterable, Sequence
 
-NOTICE = "<!-- Written by `make reference` from what the program declares. Change it there. -->"
+from backstay.server.http.docstrings import Section, parse
+
+NOTICE = "<!-- Written by `make reference` from declarations in the code. Change it there. -->"
 
 
 def whole(title: str, introduction: str, *parts: str) -> str:
@@ -11,7 +13,7 @@ def whole(title: str, introduction: str, *parts: str) -> str:
 
 
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; what is in its cells cannot break it."""
+    """A table; its cells are escaped."""
     lines = [heading, ["---"] * len(heading), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
@@ -21,6 +23,28 @@ def code(text: str) -> str:
     return f"`{text}`"
 
 
-def sentence(doc: str | None) -> str:
-    """What a docstring promises, on one line."""
-    return " ".join((doc or "").split())
+def sentence(text: str | None) -> str:
+    """A text on one line."""
+    return " ".join((text or "").split())
+
+
+def summary(doc: str | None) -> str:
+    """The first paragraph of a docstring, on one line."""
+    return next(iter(parse(doc).paragraphs), "")
+
+
+def prose(doc: str | None) -> str:
+    """A docstring without its sections, on one line."""
+    return " ".join(parse(doc).paragraphs)
+
+
+def description(doc: str | None) -> str:
+    """A docstring as Markdown: its paragraphs, then a list for each section such as *Args* or *Raises*."""
+    parsed = parse(doc)
+    return "\n\n".join([*parsed.paragraphs, *map(_section, parsed.sections)])
+
+
+def _section(section: Section) -> str:
+    if section.text:
+        return f"*{section.name}*: {section.text}"
+    return "\n".join([f"*{section.name}*:", "", *(f"- {code(name)}: {text}" for name, text in section.entries.items())])

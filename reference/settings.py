@@ -1,4 +1,4 @@
-"""Settings: what an operator may choose."""
+"""The reference of settings."""
 
 import msgspec
 
@@ -6,9 +6,10 @@ from backstay.config import MEANINGS, PREFIX, Settings
 from reference.markdown import code, sentence, table, whole
 
 INTRODUCTION = """\
-A flag beats the environment, which beats the file (`~/.config/backstay/config.toml`, or the one named by `--config` or
-`BACKSTAY_CONFIG`), which beats the default. `backstay config` shows what is in force and where it comes from. In the
-environment a setting is its name in capitals behind `BACKSTAY_`, and a list is written with commas."""
+A flag has precedence over the environment, the environment over the file (`~/.config/backstay/config.toml`, or the one
+named by `--config` or `BACKSTAY_CONFIG`), and the file over the default. `backstay config` shows every value and its
+source. The environment variable of a setting is `BACKSTAY_` and its name in capitals; the items of a list are separated
+by commas."""
 
 
 def page() -> str:

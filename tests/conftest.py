@@ -7,10 +7,18 @@ machine is: no example has a deadline.
 
 import os
 import signal
+from collections.abc import Generator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.servers.fixtures", "tests.databases"]
+from tests.memory_folder import memory_folder
+
+# Temporary folders lie in memory, where a sync costs nothing. The facts about lost writes use a simulated disk.
+if folder := memory_folder():
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(folder))
+
+pytest_plugins = ["tests.postgres_servers.fixtures", "tests.databases", "tests.async_tests", "tests.blocking_calls"]
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("patient"), derandomize=True)
@@ -19,3 +27,20 @@ settings.load_profile("ci" if os.environ.get("CI") else "patient")
 # A run that was started in the background ignores Ctrl-C, and so would every child that a test sends one.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Two processes for each processor: half of the time a test waits for servers and processes of its own."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 2 * processors
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Escape lone surrogates in captured logs: tests that run side by side send their reports as UTF-8."""
+    report = yield
+    report.sections = [(name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections]
+    return report

@@ -1,12 +1,14 @@
 """Where a test's store lies: in a file of its own, or in a PostgreSQL database that was emptied for it.
 
-A test that asks for `place` runs on every engine and names none. Making a database takes as long as a whole test;
-emptying one takes a tenth of that.
+A test that asks for `place` runs on every engine and names none, unless the engine cannot matter to it. Making a
+database takes as long as a whole test; copying an empty file, or emptying a database, takes a tenth of that.
 """
 
 import itertools
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,17 +17,39 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from backstay.store import open_store
-from tests.servers.postgres import Postgres
+from tests.effort import THOROUGH
+from tests.memory_folder import memory_folder
+from tests.postgres_servers.postgres import Postgres
 
 Place = Path | str
+ENGINES = ("sqlite", "postgres")
 
 _EMPTY = """
 SET lock_timeout = '60s';
-DELETE FROM search; DELETE FROM blob_uses; DELETE FROM blobs; DELETE FROM calls; DELETE FROM turns; DELETE FROM marks;
+DELETE FROM imports; DELETE FROM search; DELETE FROM blob_uses; DELETE FROM blobs; DELETE FROM calls; DELETE FROM turns;
+DELETE FROM marks;
 DELETE FROM events; DELETE FROM messages; DELETE FROM segments; DELETE FROM windows; DELETE FROM addresses;
-DELETE FROM sessions; DELETE FROM workers; DELETE FROM commits; DELETE FROM tokens;
+DELETE FROM sessions; DELETE FROM workers; DELETE FROM sightings; DELETE FROM commits; DELETE FROM tokens;
+DELETE FROM owner_totals; DELETE FROM served_agents;
 UPDATE indexed SET languages = '{}', unstemmed = 0
 """
+
+
+@cache
+def _empty_store() -> bytes:
+    """A file in which a store was made and nothing was written."""
+    with tempfile.TemporaryDirectory(prefix="backstay-empty-", dir=memory_folder()) as folder:
+        path = Path(folder, "store.db")
+        open_store(path).close()
+        return path.read_bytes()
+
+
+def with_empty_store(path: Path) -> Path:
+    """The path, with a file in which a store was made and nothing was written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    path.write_bytes(_empty_store())
+    return path
 
 
 def everything_in(place: Place) -> bytes:
@@ -97,7 +121,7 @@ def empty_database(used_database: UsedDatabase) -> str:
 
 
 class Places(NamedTuple):
-    """Gives one place after the other with nothing in it; only the last one may still be used.
+    """Gives one place after the other with an empty store in it; only the last one may still be used.
 
     In a far place every question takes a while: a test that asks many may ask fewer there.
     """
@@ -106,19 +130,30 @@ class Places(NamedTuple):
     far: bool
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that asks for a place on every engine.
+
+    Where its mark `engines` names some, these are enough: the rest rests on the contract, which every engine keeps.
+    A thorough run uses every engine all the same.
+    """
+    if "places" in metafunc.fixturenames:
+        mark = metafunc.definition.get_closest_marker("engines")
+        metafunc.parametrize("places", mark.args if mark and not THOROUGH else ENGINES, indirect=True)
+
+
+@pytest.fixture
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
     """Places on each engine."""
     if request.param == "sqlite":
         numbers = itertools.count(1)
-        return Places(lambda: tmp_path / f"{next(numbers)}" / "store.db", far=False)
+        return Places(lambda: with_empty_store(tmp_path / f"{next(numbers)}" / "store.db"), far=False)
     database: UsedDatabase = request.getfixturevalue("used_database")
     return Places(database.emptied, far=True)
 
 
 @pytest.fixture
 def place(places: Places) -> Place:
-    """Where the store of this test lies; there is nothing yet."""
+    """Where the store of this test lies: it was made, and nothing was written."""
     return places.fresh()
 
 

@@ -19,9 +19,9 @@ from backstay.config import Settings
 from backstay.model import message
 from reference import PAGES as REFERENCE
 from reference.cli import verbs
-from tests.documentation.blocks import PAGES, ROOT, Block, Command, blocks, named
-from tests.documentation.story import Story
-from tests.servers.postgres import Postgres
+from tests.documentation.code_blocks import PAGES, ROOT, Block, Command, blocks, named
+from tests.documentation.page_shell import PageShell
+from tests.postgres_servers.postgres import Postgres
 
 _DATABASE = re.compile(r"environ\[\"(\w+_URL)\"\]")
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
@@ -80,16 +80,16 @@ def test_every_command_of_a_page_does_what_it_is_there_for(
     names = {"/var/lib/backstay": str(tmp_path)}
     if "postgresql://localhost/backstay" in page.read_text():
         names["postgresql://localhost/backstay"] = request.getfixturevalue("new_database")()
-    with Story(tmp_path, names) as story:
+    with PageShell(tmp_path, names) as shell:
         # Whoever reads how to do something has done something before.
         if page.parent.name == "howto":
-            story.names["ses_01kb…"] = a_conversation(story.home)
+            shell.names["ses_01kb…"] = a_conversation(shell.home)
         for block in blocks(page):
             if block.language == "toml":
-                story.put(block.file, block.text)
+                shell.put(block.file, block.text)
             if block.language == "sh":
                 for command in filter(block.runs, block.commands):
-                    story.run(command)
+                    shell.run(command)
 
 
 def a_conversation(home: Path) -> str:
@@ -154,8 +154,8 @@ def test_the_service_that_is_shown_serves_and_stops(tmp_path: Path) -> None:
     service = unit["Service"]
 
     names = {"/usr/local/bin/backstay": "backstay", f"/var/lib/{service['StateDirectory']}": str(tmp_path)}
-    with Story(tmp_path, names) as story:
-        story.run(Command(f"{service['Environment']} {service['ExecStart']}"))
+    with PageShell(tmp_path, names) as shell:
+        shell.run(Command(f"{service['Environment']} {service['ExecStart']}"))
 
     assert signal.Signals[service["KillSignal"]] is signal.SIGTERM
     # What is known to systemd, of which there is none here to ask.
@@ -164,6 +164,14 @@ def test_the_service_that_is_shown_serves_and_stops(tmp_path: Path) -> None:
     assert service["Restart"] in ("always", "on-failure")
     assert float(service["TimeoutStopSec"]) > Settings().grace_seconds
     assert dict(unit["Install"]) == {"WantedBy": "multi-user.target"}
+
+
+def test_a_file_of_a_page_names_places_of_its_reader_only(tmp_path: Path) -> None:
+    with PageShell(tmp_path, {"/var/lib/backstay": str(tmp_path)}) as shell:
+        shell.put("backstay.toml", the_file("backstay.toml"))
+
+    [written] = tmp_path.glob("*/backstay.toml")
+    assert tomllib.loads(written.read_text())["db"] == f"{tmp_path}/backstay.db"
 
 
 def test_the_file_of_settings_that_is_shown_has_settings_only() -> None:

@@ -2,14 +2,19 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 import httpx2
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 300
@@ -25,15 +30,17 @@ def environment(home: Path) -> dict[str, str]:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The command of a wheel that was built here and installed, with what the lock names, where nothing else is."""
     folder = tmp_path_factory.mktemp("wheel")
+    pip = ("-m", "pip", "--python", folder / "venv/bin/python", "--disable-pip-version-check")
+    install: list[str | Path] = [sys.executable, *pip, "install", "-q", "--no-compile"]
     steps: list[list[str | Path]] = [
         [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder],
-        [sys.executable, "-m", "venv", folder / "venv"],
-        [folder / "venv/bin/pip", "install", "-q", "--require-hashes", "-r", ROOT / "requirements/runtime.lock"],
+        [sys.executable, "-m", "venv", "--without-pip", folder / "venv"],
+        [*install, "--require-hashes", "-r", ROOT / "requirements/runtime.lock"],
     ]
     for step in steps:
         subprocess.run(step, cwd=ROOT, check=True, capture_output=True, timeout=PATIENCE)
     [wheel] = folder.glob("*.whl")
-    subprocess.run([folder / "venv/bin/pip", "install", "-q", "--no-deps", wheel], check=True, timeout=PATIENCE)
+    subprocess.run([*install, "--no-deps", wheel], check=True, timeout=PATIENCE)
     return folder / "venv" / "bin" / "backstay"
 
 
@@ -87,7 +94,10 @@ def test_an_installed_wheel_serves_its_page_and_all_that_belongs_to_it(installed
         serving([installed, "serve", "--port", "0", "--json"], tmp_path, tmp_path) as told,
         httpx2.Client(base_url=str(told["url"]), trust_env=False) as browser,
     ):
-        code = str(told["sign_in"]).partition("#")[2]
+        link = subprocess.run(
+            [installed, "link"], cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=True
+        )
+        code = link.stdout.strip().partition("#")[2]
         signed_in = browser.post("/api/login", json={"code": code}, headers={"origin": str(told["url"]).rstrip("/")})
         assert signed_in.is_success, signed_in.text
         page = browser.get("/")
@@ -97,8 +107,74 @@ def test_an_installed_wheel_serves_its_page_and_all_that_belongs_to_it(installed
         assert all(browser.get(script).status_code == 200 for script in scripts)
 
 
-def test_make_serve_serves_and_says_who_answers(tmp_path: Path) -> None:
+def a_clone(folder: Path) -> Path:
+    """A checkout in which no command was run yet, without its history."""
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "requirements", folder / "requirements")
+    for name in ("Makefile", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    return folder
+
+
+def pinned(lock: str) -> set[str]:
+    """The distributions that a lock names for this Python and platform."""
+    lines = (ROOT / "requirements" / lock).read_text().splitlines()
+    named = (Requirement(line.removesuffix("\\")) for line in lines if "==" in line and not line.startswith("#"))
+    return {one.name for one in named if one.marker is None or one.marker.evaluate()}
+
+
+def distributions(environment: Path) -> set[str]:
+    """The distributions of an environment, apart from those that every new environment has."""
+    [packages] = environment.glob("lib/*/site-packages")
+    found: set[str] = {canonicalize_name(one.name) for one in metadata.distributions(path=[str(packages)])}
+    return found - {"pip", "setuptools", "wheel"}
+
+
+def made(clone: Path, *arguments: str, home: Path) -> str:
+    """The output of `make` in a clone, run by somebody with this home."""
+    done = subprocess.run(
+        ["make", *arguments],
+        cwd=clone,
+        env=environment(home),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@dataclass(frozen=True)
+class Prepared:
+    folder: Path
+    shown: str
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    """A clone in which `make serve` has installed what it needs, and the output of that."""
+    folder = a_clone(tmp_path_factory.mktemp("clone") / "backstay")
+    return Prepared(folder, made(folder, ".venv-serve/.installed", home=tmp_path_factory.mktemp("home")))
+
+
+def test_make_serve_installs_only_the_runtime_once_and_shows_progress(clone: Prepared, tmp_path: Path) -> None:
+    expected = pinned("runtime.lock") | pinned("build.lock")
+
+    second = made(clone.folder, "--dry-run", "serve", home=tmp_path).splitlines()
+
+    assert distributions(clone.folder / ".venv-serve") == {"backstay"} | expected
+    assert {name for name in expected if f"collecting {name}" not in clone.shown.lower()} == set()
+    assert [line for line in second if not line.startswith("make")] == [".venv-serve/bin/backstay serve "]
+
+
+def test_make_serve_serves_from_a_clone_and_from_a_copy_of_it(clone: Prepared, tmp_path: Path) -> None:
+    copy = shutil.copytree(clone.folder, tmp_path / "elsewhere", symlinks=True)
     flags = f"ARGS=--port 0 --json --no-open --db {tmp_path / 'chat.db'}"
-    with serving(["make", "serve", flags], ROOT, tmp_path) as told:
-        assert "scripted agent answers" in str(told["why"])
-        assert httpx2.get(f"{str(told['url']).rstrip('/')}/healthz", trust_env=False).json() == {"status": "ok"}
+
+    for folder in (clone.folder, copy):
+        with serving(["make", "serve", flags], folder, tmp_path) as told:
+            assert "scripted agent answers" in str(told["why"])
+            assert httpx2.get(f"{str(told['url']).rstrip('/')}/healthz", trust_env=False).json() == {"status": "ok"}
+
+    assert str(copy) in (copy / ".venv-serve/bin/backstay").read_text().splitlines()[0]

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import backstay
-from backstay.runtime.app import open_app
-from tests.server.served import serving
+from backstay.runtime.app import App, open_app
+from tests.server.server_process import serving
 
 PROJECT = Path(__file__).parents[1]
 COMMAND = Path(sysconfig.get_path("scripts"), "backstay")
@@ -109,7 +109,9 @@ def test_a_name_of_the_library_is_loaded_when_it_is_first_used(home: Path) -> No
 def test_every_name_of_the_library_is_there_and_no_other() -> None:
     named = {name: getattr(backstay, name) for name in backstay.__all__}
 
-    assert named["open"] is open_app
+    assert named["App"] is App
+    assert backstay.open is open_app
+    assert "open" not in backstay.__all__  # a star import must not replace the builtin
     assert set(backstay.__all__) | {"errors", "model", "runtime", "store"} <= set(dir(backstay))
     assert [room.__name__ for room in (backstay.errors, backstay.runtime)] == ["backstay.errors", "backstay.runtime"]
     with pytest.raises(AttributeError, match="no attribute 'opne'"):

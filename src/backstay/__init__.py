@@ -1,105 +1,139 @@
 """Backstay: durable sessions for AI agents.
 
-A name is loaded when it is first used, so a program that keeps messages does not wait for the runtime that runs agents,
-and a command that lists sessions does not wait for either.
+A name is imported on first use. A program that only stores messages does not load the runtime that runs agents, and a
+command that lists sessions loads neither.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from backstay.lazy_import import lazy_import
 
 if TYPE_CHECKING:
     from backstay.agents.adapters import live
     from backstay.errors import BackstayError
-    from backstay.model.address import Address, AgentIdentity
+    from backstay.model.addresses.address import Address, AgentIdentity
     from backstay.model.content import Attachment, Custom, Text, Thought, ToolCall, ToolResult, Usage
-    from backstay.model.export import Export
+    from backstay.model.documents.document import Export
+    from backstay.model.limits import Limits
     from backstay.model.message import Message, NewMessage
-    from backstay.model.session import Session, Ttl
-    from backstay.runtime.app import App
-    from backstay.runtime.app import open_app as open  # noqa: A004  # `backstay.open` is how people say it
-    from backstay.runtime.blocking import open_blocking
-    from backstay.runtime.compaction import Compaction
-    from backstay.runtime.context import current
-    from backstay.runtime.pool import Pooling
+    from backstay.model.session import SessionFilter, SessionInfo, Ttl
+    from backstay.model.turn import Cancelled, Completed, Failed, Interrupted, Outcome, ToolCallRecord, TurnInfo
+    from backstay.runtime.app import App, open_app
+    from backstay.runtime.blocking import BlockingApp, BlockingSession, BlockingTurn, open_blocking
+    from backstay.runtime.compaction.policy import Compaction
+    from backstay.runtime.current_turn import current
+    from backstay.runtime.owner_limits import OwnerLimits
+    from backstay.runtime.session_handle import Session
     from backstay.runtime.timing import Timing
+    from backstay.runtime.turn_handle import Turn
+    from backstay.runtime.turns.agent_pool import Pooling
     from backstay.store import Store, open_store
-    from backstay.store.moving.move import call_off_move, move
+    from backstay.store.move.move_store import call_off_move, move
 
+    open = open_app  # noqa: A001  # `backstay.open` is how people say it
+
+# Without `open`: `from backstay import *` must not replace the builtin.
 __all__ = [
     "Address",
     "AgentIdentity",
     "App",
     "Attachment",
     "BackstayError",
+    "BlockingApp",
+    "BlockingSession",
+    "BlockingTurn",
+    "Cancelled",
     "Compaction",
+    "Completed",
     "Custom",
     "Export",
+    "Failed",
+    "Interrupted",
+    "Limits",
     "Message",
     "NewMessage",
+    "Outcome",
+    "OwnerLimits",
     "Pooling",
     "Session",
+    "SessionFilter",
+    "SessionInfo",
     "Store",
     "Text",
     "Thought",
     "Timing",
     "ToolCall",
+    "ToolCallRecord",
     "ToolResult",
     "Ttl",
+    "Turn",
+    "TurnInfo",
     "Usage",
     "call_off_move",
     "current",
     "live",
     "move",
-    "open",
     "open_blocking",
     "open_store",
 ]
 
-_MODULES = {
-    "Address": "model.address",
-    "AgentIdentity": "model.address",
-    "App": "runtime.app",
-    "Attachment": "model.content",
-    "BackstayError": "errors",
-    "Compaction": "runtime.compaction",
-    "Custom": "model.content",
-    "Export": "model.export",
-    "Message": "model.message",
-    "NewMessage": "model.message",
-    "Pooling": "runtime.pool",
-    "Session": "model.session",
-    "Store": "store",
-    "Text": "model.content",
-    "Thought": "model.content",
-    "Timing": "runtime.timing",
-    "ToolCall": "model.content",
-    "ToolResult": "model.content",
-    "Ttl": "model.session",
-    "Usage": "model.content",
-    "call_off_move": "store.moving.move",
-    "current": "runtime.context",
-    "live": "agents.adapters",
-    "move": "store.moving.move",
-    "open_blocking": "runtime.blocking",
-    "open_store": "store",
-}
-_ROOMS = ("agents", "clock", "config", "errors", "model", "runtime", "store")
-
-
-# A type checker reads the imports above, and tells whoever asks for a name that there is not.
+# Type checkers use the imports above. Without this guard they would accept every attribute.
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        if name == "open":
-            found: object = import_module("backstay.runtime.app").open_app
-        elif name in _MODULES:
-            found = getattr(import_module(f"backstay.{_MODULES[name]}"), name)
-        elif name in _ROOMS:
-            return import_module(f"backstay.{name}")
-        else:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = found
-        return found
+    _PLACES = {
+        "Address": "model.addresses.address",
+        "AgentIdentity": "model.addresses.address",
+        "App": "runtime.app",
+        "Attachment": "model.content",
+        "BackstayError": "errors",
+        "BlockingApp": "runtime.blocking",
+        "BlockingSession": "runtime.blocking",
+        "BlockingTurn": "runtime.blocking",
+        "Cancelled": "model.turn",
+        "Compaction": "runtime.compaction.policy",
+        "Completed": "model.turn",
+        "Custom": "model.content",
+        "Export": "model.documents.document",
+        "Failed": "model.turn",
+        "Interrupted": "model.turn",
+        "Limits": "model.limits",
+        "Message": "model.message",
+        "NewMessage": "model.message",
+        "Outcome": "model.turn",
+        "OwnerLimits": "runtime.owner_limits",
+        "Pooling": "runtime.turns.agent_pool",
+        "Session": "runtime.session_handle",
+        "SessionFilter": "model.session",
+        "SessionInfo": "model.session",
+        "Store": "store",
+        "Text": "model.content",
+        "Thought": "model.content",
+        "Timing": "runtime.timing",
+        "ToolCall": "model.content",
+        "ToolCallRecord": "model.turn",
+        "ToolResult": "model.content",
+        "Ttl": "model.session",
+        "Turn": "runtime.turn_handle",
+        "TurnInfo": "model.turn",
+        "Usage": "model.content",
+        "call_off_move": "store.move.move_store",
+        "current": "runtime.current_turn",
+        "live": "agents.adapters",
+        "move": "store.move.move_store",
+        "open": "runtime.app:open_app",
+        "open_blocking": "runtime.blocking",
+        "open_store": "store",
+        "agents": "agents:",
+        "clock": "clock:",
+        "commands": "commands:",
+        "config": "config:",
+        "errors": "errors:",
+        "events": "events:",
+        "model": "model:",
+        "runtime": "runtime:",
+        "store": "store:",
+        "testing": "testing:",
+    }
+    __getattr__ = lazy_import(__name__, _PLACES)
 
     def __dir__() -> list[str]:
-        return [*globals(), *_ROOMS, *__all__]
+        return [*globals(), *_PLACES]

@@ -1,36 +1,34 @@
-"""Time, as two clocks: the wall for people, the boot clock for leases."""
+"""Two clocks: wall-clock time for people, and boot time for leases."""
 
 import time
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where all time comes from. Tests hand in one they move themselves."""
+    """The source of all time. Tests pass a clock that they set themselves."""
 
     @property
     def boot_id(self) -> str:
-        """Names the run of the machine in which `boot` counts; boot times of two runs do not compare."""
+        """Identifies the boot of the machine. Values of `boot` are comparable only within one boot."""
         ...
 
     def now(self) -> int:
-        """Milliseconds since 1970 in UTC; a person may set this clock back."""
+        """Milliseconds since 1970 (UTC); may go back when the system's time is set."""
         ...
 
     def boot(self) -> int:
-        """Milliseconds since the machine started, sleep included; never goes back."""
+        """Milliseconds since the machine booted, including sleep; never goes back."""
         ...
 
 
 class SystemClock:
-    """The machine's own clocks."""
-
-    def __init__(self) -> None:
-        self._boot_id = _read_boot_id()
+    """The clocks of the operating system."""
 
     @property
     def boot_id(self) -> str:
-        return self._boot_id
+        return _read_boot_id()
 
     def now(self) -> int:
         return time.time_ns() // 1_000_000
@@ -39,15 +37,17 @@ class SystemClock:
         return time.clock_gettime_ns(_BOOT) // 1_000_000
 
 
-# Where the system has no boot clock (macOS), the monotonic clock pauses during sleep: a lease then lasts longer, never
-# shorter, than it says; the fence keeps it safe.
+# Systems without a boot clock (macOS) use the monotonic clock, which stops during sleep. A lease can then last longer
+# than its duration, never shorter; the fence still prevents stale writes.
 _BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
+@cache
 def _read_boot_id() -> str:
+    """Read it once: a process does not outlive the boot of its machine."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
-        # Rounded, because both clocks drift against each other by far less than ten seconds between two readings.
+        # Rounded to ten seconds: between two readings, the two clocks drift against each other by far less.
         started = time.time() - time.clock_gettime(_BOOT)
         return f"started-{round(started / 10)}"

@@ -1,5 +1,6 @@
-"""Settings: what an operator may choose, read from a file, the environment and flags, in that order."""
+"""Settings: read from a file, the environment and command-line flags, in this order."""
 
+import ipaddress
 import math
 import os
 import re
@@ -15,7 +16,7 @@ from backstay.errors import ConfigError
 PREFIX = "BACKSTAY_"
 Source = Literal["default", "file", "environment", "flag"]
 
-# Where servers of models usually listen on one's own machine.
+# The usual addresses of model servers on the local machine.
 LOCAL_SERVERS = (
     "Ollama=http://127.0.0.1:11434/v1",
     "LM Studio=http://127.0.0.1:1234/v1",
@@ -25,7 +26,7 @@ LOCAL_SERVERS = (
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that can be set. A list is written with commas in the environment."""
+    """All settings. In the environment, the items of a list are separated by commas."""
 
     db: str = ""
     host: str = "127.0.0.1"
@@ -33,6 +34,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     workers: int = 1
     agent: tuple[str, ...] = ()
     agent_directory: str = ""
+    agent_roots: tuple[str, ...] = ()
+    agent_environment: tuple[str, ...] = ()
     agent_permission: Literal["ask", "allow", "deny"] = "ask"
     demo: bool = False
     titles: bool = True
@@ -44,15 +47,25 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     token_file: str = ""
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
+    forwarded_allow_ips: tuple[str, ...] = ()
     https: bool = False
     sign_in_days: float = 30.0
     body_bytes: int = 1 << 20
-    import_bytes: int = 64 << 20
+    import_bytes: int = 16 << 30
+    import_line_bytes: int = 64 << 20
+    transfers: int = 2
+    transfers_per_owner: int = 1
+    transfer_wait_seconds: float = 5.0
     header_bytes: int = 16 << 10
     head_seconds: float = 30.0
     body_seconds: float = 30.0
     requests_per_second: float = 100.0
     request_burst: int = 200
+    running_turns_per_owner: int = 64
+    live_agents_per_owner: int = 64
+    agent_processes_per_owner: int = 16
+    sessions_per_owner: int = 100_000
+    stored_bytes_per_owner: int = 10 << 30
     streams: int = 10_000
     streams_per_owner: int = 200
     streams_per_token: int = 20
@@ -60,71 +73,97 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     heartbeat_seconds: float = 15.0
     slow_reader_seconds: float = 20.0
     grace_seconds: float = 5.0
-    prompt: bool = True
+    notify: bool = True
     keep_closed_days: float = 0.0
     fold_seconds: float = 3_600.0
     upkeep_seconds: float = 300.0
+    search_languages: tuple[str, ...] = ()
     compact_tokens: int = 100_000
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "json", "text"] = "auto"
 
 
-# What each setting means, for those who read about it.
+# The description of each setting, for help texts and the reference.
 MEANINGS = {
     "db": "The database: a path, or a postgresql:// URL. Without one, backstay.db in the user's data directory.",
-    "host": "Where to listen. Beyond this machine, auth and allowed_hosts are needed.",
-    "port": "Where to listen; 0 takes a free one.",
-    "workers": "How many processes serve.",
-    "agent": "Who answers: [name=]module:attribute, URL#model, acp:command, or scripted. Several need names.",
-    "agent_directory": "Where an ACP agent works in sessions that are about no directory. Without one, it does not.",
-    "agent_permission": "What an ACP agent hears that asks whether it may use a tool: ask (a person), allow or deny.",
-    "probe": "Where a local server of models is looked for when no agent is named.",
-    "probe_seconds": "How long all of them together are waited for.",
-    "on_interrupt": "What becomes of a turn whose process died: left for a person to retry, or resumed.",
-    "owner": "Whose sessions the first token opens.",
-    "auth": "Whether a token is needed. Only a server for this machine may go without.",
-    "token_file": "Where the first token is kept. Without one, beside the database.",
-    "allowed_hosts": "The only names that clients may ask for. Without any, those of this machine.",
-    "allowed_origins": "Other sites whose pages may ask.",
-    "https": "Whether clients come by HTTPS, through a proxy: cookies are then bound to it.",
+    "host": "The address to listen on. An address other than this machine's own needs auth and allowed_hosts.",
+    "port": "The port to listen on; 0 selects a free one.",
+    "workers": "The number of serving processes.",
+    "agent": "The agent: [name=]module:attribute, URL#model, acp:command, or scripted. Several agents need names.",
+    "agent_directory": "The directory of an ACP agent in sessions without a directory. Without it, such sessions fail.",
+    "agent_roots": "Directories in which an ACP agent may work, besides agent_directory. Without either: the current "
+    "directory, unless it is /, the home directory or that of the database.",
+    "agent_environment": "Further environment variables for an ACP agent, such as GEMINI_API_KEY or GOOSE_*.",
+    "agent_permission": "The answer when an ACP agent asks whether it may use a tool: ask (a person), allow or deny.",
+    "probe": "Addresses at which to look for a local model server when no agent is named.",
+    "probe_seconds": "How long to wait for all of them together.",
+    "on_interrupt": "Whether a turn whose process died is left for a person to retry (leave), or resumed (resume).",
+    "owner": "The owner of the first token.",
+    "auth": "Whether requests need a token. Only a server that listens on this machine alone may do without.",
+    "token_file": "The file of the first token. Without it: beside the SQLite file, or in the user's data directory.",
+    "allowed_hosts": "The host names that clients may use. Without any, those of this machine.",
+    "allowed_origins": "Other origins whose pages may send requests, with a token: https://app.example.org",
+    "forwarded_allow_ips": "Addresses or networks of proxies whose X-Forwarded-For header is trusted.",
+    "https": "Whether clients connect by HTTPS, through a proxy: cookies are then sent only by HTTPS.",
     "sign_in_days": "How long a browser stays signed in.",
-    "body_bytes": "The longest body of a request.",
-    "import_bytes": "The longest session that can be imported.",
-    "header_bytes": "The longest head of a request.",
-    "head_seconds": "How long a new connection, or one that begins to ask, may take for the head of its request.",
-    "body_seconds": "How long a body is waited for.",
-    "requests_per_second": "How often one token may ask, in the long run, of each worker.",
-    "request_burst": "How many requests it may ask at once.",
-    "streams": "How many event streams a worker keeps open.",
+    "body_bytes": "The maximum size of a request body.",
+    "import_bytes": "The maximum size of an imported document. It is received into a temporary file.",
+    "import_line_bytes": "The maximum size of one of its lines, or of a document of an older version: kept in memory.",
+    "transfers": "How many exports and imports each worker runs at once.",
+    "transfers_per_owner": "How many of them for one owner.",
+    "transfer_wait_seconds": "How long another export or import waits before it is rejected with 503.",
+    "header_bytes": "The maximum size of a request head.",
+    "head_seconds": "How long a client may take to send a request head.",
+    "body_seconds": "How long a client may take to send a request body.",
+    "requests_per_second": "Requests per second from one owner, or one unauthenticated address, to each worker.",
+    "request_burst": "How many requests they may send at once.",
+    "running_turns_per_owner": "How many turns of one owner run at once; further ones wait.",
+    "live_agents_per_owner": "How many live agents are kept for one owner between turns.",
+    "agent_processes_per_owner": "How many programs of ACP agents run for one owner; a turn waits for a free one.",
+    "sessions_per_owner": "How many sessions one owner may have; 0 is no limit.",
+    "stored_bytes_per_owner": "How many bytes of text and attachments one owner may store; 0 is no limit.",
+    "streams": "The maximum number of event streams that a worker keeps open.",
     "streams_per_owner": "How many of them for one owner.",
     "streams_per_token": "How many of them for one token.",
-    "sessions_per_stream": "How many sessions one stream follows.",
-    "heartbeat_seconds": "How often a stream without events says that it is alive.",
-    "slow_reader_seconds": "How long a client may take no bytes before it is let go of.",
+    "sessions_per_stream": "How many sessions one stream may follow.",
+    "heartbeat_seconds": "How often a stream without events sends a heartbeat.",
+    "slow_reader_seconds": "How long a client may accept no bytes before it is disconnected.",
     "grace_seconds": "How long running turns may take to finish when the server stops.",
-    "prompt": "Whether followers are told at once of what this process writes; otherwise they see it a moment later.",
+    "notify": "Whether this process notifies followers of its writes at once; otherwise they poll, a moment later.",
     "keep_closed_days": "After how many days closed sessions are deleted; 0 keeps them for ever.",
     "fold_seconds": "After how many seconds the deltas of an ended turn become one row.",
-    "upkeep_seconds": "How often the store is tidied.",
-    "compact_tokens": "What the model can read: longer windows are compacted after their turn; 0: only when asked.",
-    "demo": "Whether the scripted agent may crash the server on request, which then comes back: to see what is kept.",
-    "titles": "Whether a session that nobody named is called by its first words.",
-    "log_level": "What is logged: debug, info, warning or error.",
-    "log_format": "How it is logged: json or text; auto is text on a terminal and json anywhere else.",
+    "upkeep_seconds": "The interval of store maintenance.",
+    "search_languages": "Languages whose word forms a search also finds, such as english; only on PostgreSQL. Without "
+    "any, the languages of the database stay as they are.",
+    "compact_tokens": "The context size of the model: longer windows are compacted after a turn; 0: only on request.",
+    "demo": "Whether the scripted agent may crash the server on request, to demonstrate recovery; it restarts.",
+    "titles": "Whether a session without a title is named after its first words.",
+    "log_level": "The lowest level that is logged: debug, info, warning or error.",
+    "log_format": "The log format: json or text; auto is text on a terminal, otherwise json.",
 }
 
-# Where a URL, of a database or of a model, has its secrets.
+# The parts of a URL, of a database or a model, that are secret.
 _SECRETS = re.compile(r"(?<=://)[^/@#]*@|(?<=[?&]password=)[^&#]*")
 
-# What the setting `agent` calls the one that needs no model.
+# The specification of the agent that needs no model.
 SCRIPTED = "scripted"
 
-# Where 0 means something: a free port, at once, or never.
-_MAY_BE_NOUGHT = frozenset({"port", "grace_seconds", "keep_closed_days", "fold_seconds", "compact_tokens"})
+# Settings for which 0 has a meaning: a free port, no limit, at once, or never.
+_MAY_BE_ZERO = frozenset(
+    {
+        "sessions_per_owner",
+        "stored_bytes_per_owner",
+        "port",
+        "grace_seconds",
+        "keep_closed_days",
+        "fold_seconds",
+        "compact_tokens",
+    }
+)
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings, and where each of them was chosen."""
+    """Settings, and the source of each value."""
 
     settings: Settings
     sources: dict[str, Source]
@@ -134,7 +173,17 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 def choose(
     flags: Mapping[str, object], environment: Mapping[str, str], *, file: Path | None = None, home: Path | None = None
 ) -> Chosen:
-    """The settings in force: flags beat the environment, which beats the file, which beats the defaults."""
+    """Determine the settings: flags override the environment, which overrides the file, which overrides the defaults.
+
+    Args:
+        flags: Values of command-line flags; None means that the flag was not given.
+        environment: Variables with the prefix BACKSTAY_.
+        file: The settings file; by default BACKSTAY_CONFIG, or config.toml in the user's configuration directory.
+        home: The home directory, instead of the user's.
+
+    Raises:
+        ConfigError: The file cannot be read, or a value is invalid.
+    """
     named = file or _path(environment.get(f"{PREFIX}CONFIG"))
     path = named or _usual_file(environment, home)
     layers: list[tuple[Source, Mapping[str, object]]] = [
@@ -154,7 +203,7 @@ def choose(
 
 
 def usual_database(environment: Mapping[str, str], home: Path | None = None) -> Path:
-    """Where sessions live unless told otherwise: the user's data directory."""
+    """The default path of the database: in the user's data directory."""
     chosen = Path(environment.get("XDG_DATA_HOME", ""))
     return (chosen if chosen.is_absolute() else _home(home) / ".local" / "share") / "backstay" / "backstay.db"
 
@@ -172,7 +221,7 @@ def _home(home: Path | None) -> Path:
     try:
         return home or Path.home()
     except RuntimeError as error:
-        raise ConfigError("there is no home directory to keep sessions in", hint="Name a file with --db.") from error
+        raise ConfigError("there is no home directory for the database", hint="Name a file with --db.") from error
 
 
 def _path(text: str | None) -> Path | None:
@@ -203,7 +252,7 @@ def _read_environment(environment: Mapping[str, str]) -> Mapping[str, object]:
 
 
 def _spelled(text: str, hint: object) -> object:
-    """A variable's text as the list it stands for; everything else is converted with the rest."""
+    """Split the text of a list; other values are converted later, with all settings."""
     if hint == tuple[str, ...]:
         return tuple(part.strip() for part in text.split(",") if part.strip())
     return text
@@ -213,49 +262,68 @@ def _settings(values: Mapping[str, object], where: str) -> Settings:
     try:
         return msgspec.convert(dict(values), Settings, strict=False)
     except msgspec.ValidationError as error:
-        said, _, at = str(error).partition(" - at `$.")
+        message, _, at = str(error).partition(" - at `$.")
         named = f"{at.rstrip('`')}: " if at else ""
-        hint = "Give it another value." if at else "`backstay config --config /dev/null` lists every setting."
-        raise ConfigError(f"{where}: {named}{said}", hint=hint) from error
+        hint = "Set it to a valid value." if at else "`backstay config --config /dev/null` lists every setting."
+        raise ConfigError(f"{where}: {named}{message}", hint=hint) from error
 
 
 def _checked(settings: Settings) -> Settings:
-    """The same settings, or a refusal: what is secure is not left to whoever reads the log."""
+    """Return the settings, or raise: insecure settings are rejected, not only logged."""
     for name in Settings.__struct_fields__:
         _check_number(name, getattr(settings, name))
     if settings.port > 65_535:
-        raise ConfigError(f"port {settings.port} does not exist", hint="Choose 1 to 65535, or 0 for a free one.")
+        raise ConfigError(f"port {settings.port} is out of range", hint="Choose 1 to 65535, or 0 for a free one.")
     if settings.probe_seconds > 60:
-        raise ConfigError(f"probe_seconds is {settings.probe_seconds:g}", hint="Choose up to 60.")
+        raise ConfigError(f"probe_seconds is {settings.probe_seconds:g}", hint="Set it to at most 60.")
+    for proxy in settings.forwarded_allow_ips:
+        _check_network(proxy)
     if not is_loopback(settings.host):
         if not settings.auth:
             raise ConfigError(
-                f"{settings.host} can be reached by others and auth is off", hint="Leave auth on, or bind 127.0.0.1."
+                f"{settings.host} is reachable from other machines and auth is off",
+                hint="Leave auth on, or listen on 127.0.0.1.",
             )
         if not settings.allowed_hosts:
             raise ConfigError(
-                f"{settings.host} can be reached by others and no allowed_hosts are named",
+                f"{settings.host} is reachable from other machines and allowed_hosts is empty",
                 hint="Name the hosts that clients use: --allowed-host chat.example.org",
             )
     return settings
 
 
+def _check_network(text: str) -> None:
+    """Raise unless this is an IP address or network: uvicorn would silently trust no proxy under a host name."""
+    try:
+        ipaddress.ip_network(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"forwarded_allow_ips: {text!r} is not an IP address or network",
+            hint="Write addresses such as 127.0.0.1 or networks such as 10.0.0.0/8.",
+        ) from error
+
+
 def _check_number(name: str, value: object) -> None:
-    """Raise if this is a number by which nothing could wait, count or measure."""
+    """Raise for an invalid number: negative, infinite, not a number, or 0 where 0 has no meaning."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return
-    if not (0 < value < math.inf or (value == 0 and name in _MAY_BE_NOUGHT)):
-        least = "0 or more" if name in _MAY_BE_NOUGHT else "more than 0"
-        raise ConfigError(f"{name} is {value:g}", hint=f"Give {least}. {MEANINGS[name]}")
+    if not (0 < value < math.inf or (value == 0 and name in _MAY_BE_ZERO)):
+        least = "0 or more" if name in _MAY_BE_ZERO else "more than 0"
+        raise ConfigError(f"{name} is {value:g}", hint=f"Set it to {least}. {MEANINGS[name]}")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what listens there."""
-    return host in ("localhost", "::1") or host.startswith("127.")
+    """Whether only this machine can connect to a server that listens on this host."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False  # a host name, such as 127.0.0.1.example.org, can be any machine
 
 
 def described(chosen: Chosen) -> list[tuple[str, object, Source]]:
-    """Every setting with its value, but for secrets, and where it comes from."""
+    """Every setting with its value, without secrets, and its source."""
     return [(name, _shown(getattr(chosen.settings, name)), chosen.sources[name]) for name in Settings.__struct_fields__]
 
 
@@ -266,10 +334,10 @@ def _shown(value: object) -> object:
 
 
 def without_secrets(text: str) -> str:
-    """The text, without the names and passwords that stand in its URLs."""
+    """The text without the user names and passwords in its URLs."""
     return _SECRETS.sub(lambda found: "…@" if found[0].endswith("@") else "…", text)
 
 
 def current(flags: Mapping[str, object], *, file: Path | None = None) -> Chosen:
-    """The settings in force for this process."""
+    """The settings of this process."""
     return choose(flags, os.environ, file=file)

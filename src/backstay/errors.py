@@ -1,82 +1,163 @@
-"""Every error a caller of Backstay can meet, grouped by who must act.
+"""Every error that Backstay raises, grouped by who must act.
+
+The first line of a docstring is the default message of the error, and the text that a server shows to everybody while
+it waits for its store. It therefore names no ids, hosts or files.
 
 BackstayError
-├── NotFound                  nothing of yours has this id
-├── Conflict                  the session is not in the state you assumed; look again, then decide
-│   ├── SessionBusy           somebody else is speaking
-│   ├── LeaseLost             you stopped holding the session; stop writing
-│   ├── RevisionMismatch      it changed since you looked
-│   ├── RequestMismatch       this request id was used for something else
-│   ├── SessionEnded          it was ended, for good
-│   ├── SessionExpired        its time to live ran out
-│   ├── StoryChanged          what you saw of a session no longer exists; read again
+├── NotFound                  this owner has no record with this id
+│   └── TokenExpired          the token has expired
+├── Conflict                  the session is not in the expected state; read it again, then decide
+│   ├── SessionBusy           another turn is running
+│   ├── LeaseLost             the writer no longer holds the lease; stop writing
+│   ├── RevisionMismatch      the session changed since it was read
+│   ├── RequestMismatch       the request id was used for another request
+│   ├── SessionEnded          the session was ended
+│   ├── SessionExpired        the session's time to live ran out
+│   ├── HistoryChanged          events that were read no longer exist; read again
+│   ├── QuotaExceeded         the owner has reached a limit
 │   └── NothingToDo           there is nothing to undo, redo, retry, edit or decide
-├── Rejected                  the input can never be accepted as it is
+├── Rejected                  the input is invalid
 │   ├── InvalidAddress
 │   ├── InvalidPayload
+│   ├── UnknownAgent          no process serves or has served an agent of this name
 │   └── TooLarge
-├── AgentError                the agent could not answer; what it said before is kept
-│   ├── AgentFailed           it raised, or the provider of its model answered with an error
+├── AgentError                the agent could not answer; its partial output is kept
+│   ├── AgentFailed           the agent raised, or its model provider returned an error
 │   │   ├── KeyRefused        the provider does not accept the API key
 │   │   └── ModelUnknown      the provider has no such model
-│   ├── AgentTimedOut         it was silent for too long
-│   └── ContextOverflow       the conversation is longer than its model can read
+│   ├── AgentTimedOut         the agent exceeded a time limit
+│   └── ContextOverflow       the conversation exceeds the model's context
 ├── StoreError                the operator must act
-│   ├── StoreUnavailable      cannot be reached or written right now
-│   │   ├── CommitUnknown     it was lost while it answered, and has not come back
-│   │   └── StoreMoved        it is elsewhere now; reads go on
-│   ├── StoreFull             no room; reads go on
-│   │   └── StoreReadOnly     no right to write; reads go on
-│   ├── SchemaMismatch        not our file, or another version's
+│   ├── StoreUnavailable      the store cannot be reached or written right now
+│   │   ├── CommitUnknown     the connection was lost during COMMIT and has not come back
+│   │   ├── StoreMoved        the store was moved; reads still work
+│   │   └── StoreReplaced     its files were moved, deleted or replaced while it was open
+│   ├── StoreFull             no space; reads still work
+│   │   └── StoreReadOnly     no write permission; reads still work
+│   ├── SchemaMismatch        not a Backstay store, or one of another version
 │   │   └── StoreArriving     a move to it is not finished
 │   ├── CorruptRecord         a record cannot be read
 │   └── UsedAfterFork         the handle belongs to the parent process
 └── ConfigError               a setting is wrong
 """
 
-from typing import ClassVar
+from datetime import UTC, datetime
+
+__all__ = [
+    "AgentError",
+    "AgentFailed",
+    "AgentTimedOut",
+    "BackstayError",
+    "CommitUnknown",
+    "ConfigError",
+    "Conflict",
+    "ContextOverflow",
+    "CorruptRecord",
+    "HistoryChanged",
+    "InvalidAddress",
+    "InvalidPayload",
+    "KeyRefused",
+    "LeaseLost",
+    "ModelUnknown",
+    "NotFound",
+    "NothingToDo",
+    "QuotaExceeded",
+    "Rejected",
+    "RequestMismatch",
+    "RevisionMismatch",
+    "SchemaMismatch",
+    "SessionBusy",
+    "SessionEnded",
+    "SessionExpired",
+    "StoreArriving",
+    "StoreError",
+    "StoreFull",
+    "StoreMoved",
+    "StoreReadOnly",
+    "StoreReplaced",
+    "StoreUnavailable",
+    "TokenExpired",
+    "TooLarge",
+    "UnknownAgent",
+    "UsedAfterFork",
+]
 
 
 class BackstayError(Exception):
-    """Something Backstay could not do."""
+    """Base class of all errors that Backstay raises.
 
-    hint: ClassVar[str] = ""
+    The message states the problem, and `hint` what to do next. The `hint` of a class is the default advice.
+    """
+
+    hint: str = ""
 
     def __init__(self, message: str = "", *, hint: str | None = None) -> None:
         super().__init__(message or (type(self).__doc__ or "").splitlines()[0])
-        self.advice = self.hint if hint is None else hint
+        if hint is not None:
+            self.hint = hint
 
     def __str__(self) -> str:
         text = super().__str__()
-        return f"{text} ({self.advice})" if self.advice else text
+        return f"{text} ({self.hint})" if self.hint else text
 
 
 class NotFound(BackstayError):
-    """Nothing of yours has this id."""
+    """This owner has no record with this id.
+
+    Raised for an unknown id, and in the same way for a record of another owner.
+    """
 
     hint = "Check the id and the owner; another owner's records are never shown."
 
 
+class TokenExpired(NotFound):
+    """The token has expired. `expires_at` is in milliseconds since 1970.
+
+    Raised when a token or sign-in link is used after its time. The client must get a new one.
+    """
+
+    hint = "Ask for a new token: `backstay tokens add`, or the settings of the web UI."
+
+    def __init__(self, expires_at: int) -> None:
+        when = datetime.fromtimestamp(expires_at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        super().__init__(f"this token expired on {when}")
+        self.expires_at = expires_at
+
+
 class Conflict(BackstayError):
-    """The session is not in the state you assumed."""
+    """The session is not in the expected state.
+
+    Raised when an operation is not possible in the session's present state. Read the session again, then decide.
+    """
 
     hint = "Read the session again, then decide."
 
 
 class SessionBusy(Conflict):
-    """Somebody else is speaking here."""
+    """Another turn is running in this session.
+
+    Raised by operations that need a session without a running turn, or even without waiting ones. Wait, or cancel them.
+    """
 
     hint = "Submit with if_busy='enqueue', or cancel the running turn."
 
 
 class LeaseLost(Conflict):
-    """This holder no longer has the right to write the session."""
+    """This writer no longer holds the session's lease.
 
-    hint = "Stop this turn: it was ended or taken over. Read the session to see how."
+    Raised by every write of a turn after the turn was ended, or its session taken over or deleted. The writer must
+    stop: the store rejects everything that it writes.
+    """
+
+    hint = "Stop this turn: it was ended or taken over. Read the session to see its outcome."
 
 
 class RevisionMismatch(Conflict):
-    """The session changed since you looked."""
+    """The session changed since it was read.
+
+    Raised when `expect_revision` (`If-Match` over HTTP) is not the session's revision; see `expected` and `actual`.
+    Read the session again and repeat with its current revision.
+    """
 
     hint = "Read the session again and repeat with its current revision."
 
@@ -86,43 +167,75 @@ class RevisionMismatch(Conflict):
 
 
 class RequestMismatch(Conflict):
-    """This request id was already used for a different request."""
+    """This request id was already used for a different request.
 
-    hint = "Repeat a request with the same content, or choose a new request_id."
+    Raised when a request repeats an id (`Idempotency-Key` over HTTP) with other content or for another session. Use a
+    new id for a new request.
+    """
+
+    hint = "Use a request_id for one request; begin it with platform and chat. Repeat it only with the same content."
 
 
 class SessionEnded(Conflict):
-    """The session was ended and takes no more writes."""
+    """The session was ended and accepts no more writes.
 
-    hint = "It stays readable. Resolve its address again to start a new session."
+    Raised by writes to a session that was ended. Use another session.
+    """
+
+    hint = "The session stays readable. Resolve its address again to start a new one."
 
 
 class SessionExpired(Conflict):
-    """The session's time to live ran out and it takes no more writes."""
+    """The session's time to live ran out; it accepts no more writes.
 
-    hint = "It stays readable. Resolve its address again to start a new session."
+    Raised by writes to a session after its time to live. Use another session.
+    """
+
+    hint = "The session stays readable. Resolve its address again to start a new one."
 
 
-class StoryChanged(Conflict):
-    """What you saw of this session's story no longer exists."""
+class HistoryChanged(Conflict):
+    """Events of this session that were read before no longer exist.
 
-    hint = "Follow it again from the beginning."
+    Raised when a cursor refers to events that were folded or lost in a power failure, or when the messages that a
+    compaction was to summarise have changed. Read the session again.
+    """
+
+    hint = "Follow the session again from the beginning."
+
+
+class QuotaExceeded(Conflict):
+    """The owner has reached a limit set by the operator.
+
+    Raised when a limit on turns, sessions or stored bytes of an owner is reached. Wait, or delete data.
+    """
+
+    hint = "Wait, delete sessions that are not needed, or ask the operator for a higher limit."
 
 
 class NothingToDo(Conflict):
-    """There is nothing this verb could act on."""
+    """There is nothing that this operation could act on.
 
-    hint = "Read the session again to see what it holds now."
+    Raised when there is nothing to undo, redo, retry, edit or decide. Read the session again.
+    """
+
+    hint = "Read the session again to see its current state."
 
 
 class Rejected(BackstayError):
-    """The input can never be accepted as it is."""
+    """The input is invalid.
+
+    Raised before anything is stored. Repeating the same input fails again: correct it first.
+    """
 
     hint = "Correct the input and send it again."
 
 
 class InvalidAddress(Rejected):
-    """A part of the address is missing or malformed."""
+    """A part of the address is missing or malformed.
+
+    Raised when an address is parsed or built; `part` names the wrong part. Correct it.
+    """
 
     def __init__(self, part: str, problem: str, *, hint: str | None = None) -> None:
         super().__init__(f"address part {part!r} {problem}", hint=hint)
@@ -130,99 +243,174 @@ class InvalidAddress(Rejected):
 
 
 class InvalidPayload(Rejected):
-    """The content is malformed."""
+    """The content is malformed.
+
+    Raised for messages, parts, names, documents and other input that cannot be stored. Correct it.
+    """
+
+
+class UnknownAgent(Rejected):
+    """No process serves or has served an agent of this name.
+
+    Raised by a submission, because its turn might wait for ever. Correct the name, or set `allow_unserved`.
+    """
+
+    hint = "Check the agent's name, or set allow_unserved to queue the message until a process serves the agent."
 
 
 class TooLarge(Rejected):
-    """The content is larger than the limit."""
+    """The content is larger than the limit.
+
+    Raised when an input exceeds one of the limits of the store. Send less, or upload large content as an attachment.
+    """
 
     hint = "Send less at once."
 
 
 class AgentError(BackstayError):
-    """The agent could not answer; what it said before is kept."""
+    """The agent could not answer; its partial output is kept.
+
+    Raised by an agent while it answers. The turn then ends as failed, with the error as its reason.
+    """
 
     hint = "Send the message again, or retry the turn."
 
 
 class AgentFailed(AgentError):
-    """The agent raised, or the provider of its model answered with an error."""
+    """The agent raised, or its model provider returned an error.
+
+    Raised also when no agent with this name is served here, and when a compaction fails. Remove the cause, then retry
+    the turn.
+    """
 
 
 class KeyRefused(AgentFailed):
-    """The provider does not accept the API key."""
+    """The provider does not accept the API key.
 
-    hint = "Check the API key, what it is allowed to do, and that it belongs to this base_url."
+    Raised when the provider rejects the request as unauthorised. The operator must correct the key.
+    """
+
+    hint = "Check the API key, its permissions, and that it belongs to this base_url."
 
 
 class ModelUnknown(AgentFailed):
-    """The provider has no such model."""
+    """The provider has no such model.
+
+    Raised when the provider does not know the model. The operator must correct its name or the URL.
+    """
 
     hint = "Check the spelling of the model, and that base_url ends where its API begins, such as …/v1."
 
 
 class AgentTimedOut(AgentError):
-    """The agent was silent for too long."""
+    """The agent exceeded a time limit.
+
+    Raised when the agent takes too long to start or to answer. Retry the turn, or allow more time.
+    """
 
     hint = "Send the message again, or allow more time."
 
 
 class ContextOverflow(AgentError):
-    """The conversation is longer than the agent's model can read."""
+    """The conversation exceeds the context of the agent's model.
+
+    Raised when the provider rejects the messages as too long. Make the session shorter, then retry the turn.
+    """
 
     hint = "Compact the session, undo the last turn, or choose a model with a larger context."
 
 
 class StoreError(BackstayError):
-    """The store cannot do its work; its operator must act."""
+    """The store does not work; its operator must act.
 
-    hint = "Nothing was changed. Look at the cause, then repeat the request."
+    Raised when the database, its disk or its server has a fault. The caller cannot correct it.
+    """
+
+    hint = "Nothing was changed. Fix the cause, then repeat the request."
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached or written right now; nothing was changed."""
+    """The store cannot be reached or written right now; nothing was changed.
 
-    hint = "Try again; if it persists, check the disk and who holds the store."
+    Raised when the store is locked, closed, or its server does not answer. The same request may succeed later.
+    """
+
+    hint = "Try again. If it persists, check the disk and which process holds the store."
 
 
 class CommitUnknown(StoreUnavailable):
-    """The store was lost while it committed, and has not come back to say whether it did."""
+    """The connection was lost during COMMIT, so it is not known whether the write happened.
 
-    hint = "Repeat the request with the same request_id once the store is back; it happens at most once."
+    Raised only by PostgreSQL stores. Repeat the request with its request id, or read the session to see whether the
+    write happened.
+    """
+
+    hint = "Repeat the request with the same request_id once the store is back; it is executed at most once."
 
 
 class StoreMoved(StoreUnavailable):
-    """The store was moved to another place; nothing was changed here and reads go on."""
+    """The store was moved to another place; nothing was changed here and reads still work.
 
-    hint = "Open the store at its new place. A move that was not finished: run it again, or call it off."
+    Raised by writes to a store that was moved, or is being moved. Use the store at its new place.
+    """
+
+    hint = "Open the store at its new place. If the move was not finished, run it again or cancel it."
+
+
+class StoreReplaced(StoreUnavailable):
+    """A file of the store was moved, deleted or replaced while the store was open; nothing was written.
+
+    Raised by SQLite stores, so that nothing is written to a file that no other process would see. Open the store again.
+    """
+
+    hint = (
+        "Put the file back, or close the store and open it again (restart a server). "
+        "Restore a backup only while no process has the store open."
+    )
 
 
 class StoreFull(StoreError):
-    """There is no room to write; nothing was changed and reads go on."""
+    """The disk or database is full; nothing was changed and reads still work.
+
+    Raised by writes when the disk or a quota is full. Repeat the request when there is space.
+    """
 
     hint = "Free some disk space and repeat the request; no restart is needed."
 
 
 class StoreReadOnly(StoreFull):
-    """The disk or file cannot be written; nothing was changed and reads go on."""
+    """The disk or file cannot be written; nothing was changed and reads still work.
+
+    Raised by writes without permission to write. Repeat the request when an operator has granted it.
+    """
 
     hint = "Make the disk writable and repeat the request; no restart is needed."
 
 
 class SchemaMismatch(StoreError):
-    """The file is not a Backstay database this version can use."""
+    """The file is not a Backstay database that this version can use.
+
+    Raised when a store is opened that is not a Backstay store, was written by a newer version, or cannot be migrated.
+    Open it with the right version of Backstay.
+    """
 
 
 class StoreArriving(SchemaMismatch):
-    """A move to this place is not finished; what is there is not a whole store."""
+    """A move to this place is not finished; the store here is incomplete.
 
-    hint = "Run backstay.move again; it goes on where it stopped."
+    Raised when the target of an unfinished move is opened. Finish the move first.
+    """
+
+    hint = "Run backstay.move again; it continues where it stopped."
 
 
 class CorruptRecord(StoreError):
-    """A record cannot be read."""
+    """A record cannot be read.
 
-    hint = "Nothing was skipped or changed. Keep the file and restore the record from a backup."
+    Raised when stored data cannot be decoded; `record` names the record. Restore it from a backup.
+    """
+
+    hint = "No record was skipped or changed. Keep the file and restore the record from a backup."
 
     def __init__(self, record: str, problem: str) -> None:
         super().__init__(f"{record}: {problem}")
@@ -230,10 +418,16 @@ class CorruptRecord(StoreError):
 
 
 class UsedAfterFork(StoreError):
-    """This store was opened before a fork and belongs to the parent process."""
+    """This store was opened before a fork and belongs to the parent process.
+
+    Raised on any use in the child process, where its connections and threads do not work. Open the store in the child.
+    """
 
     hint = "Fork first and open the store afterwards, or start the child process with spawn."
 
 
 class ConfigError(BackstayError):
-    """A setting is wrong."""
+    """A setting is wrong.
+
+    Raised when an app, an agent or a server is set up. Correct the setting that the message names.
+    """

@@ -14,23 +14,16 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import acp
-from acp.schema import (
-    AgentCapabilities,
-    AllowedOutcome,
-    Cost,
-    InitializeResponse,
-    NewSessionResponse,
-    PermissionOption,
-    PromptResponse,
-    TextContentBlock,
-    ToolCallUpdate,
-    UsageUpdate,
-)
+# A script finds only modules beside itself.
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-ONCE = PermissionOption(option_id="yes", name="Allow once", kind="allow_once")
-ALWAYS = PermissionOption(option_id="always", name="Allow always", kind="allow_always")
-NEVER = PermissionOption(option_id="no", name="Reject", kind="reject_once")
+from tests.agents.acp_stdio import Connection, Message, RequestRefused
+
+SESSION = "the-only-one"
+ONCE = {"optionId": "yes", "name": "Allow once", "kind": "allow_once"}
+ALWAYS = {"optionId": "always", "name": "Allow always", "kind": "allow_always"}
+NEVER = {"optionId": "no", "name": "Reject", "kind": "reject_once"}
+WRITING = {"toolCallId": "t1", "title": "Write a.txt", "kind": "edit", "rawInput": {"n": 1}}
 
 
 class Program:
@@ -38,33 +31,40 @@ class Program:
 
     def __init__(self, version: int) -> None:
         self._version = version
-        self._client: Any = None  # Any: the library's connection, which speaks every method
         self._cwd = ""
         self._prompts: list[list[str]] = []
         self._cancelled = asyncio.Event()
+        self._client = Connection(
+            {
+                "initialize": self.initialize,
+                "session/new": self.new_session,
+                "session/prompt": self.prompt,
+                "session/cancel": self.cancel,
+            }
+        )
 
-    def on_connect(self, client: Any) -> None:
-        self._client = client
+    async def run(self) -> None:
+        await self._client.run()
 
-    async def initialize(self, protocol_version: int, **about: Any) -> InitializeResponse:
-        return InitializeResponse(protocol_version=self._version, agent_capabilities=AgentCapabilities())
+    async def initialize(self, _: Message) -> Message:
+        return {"protocolVersion": self._version, "agentCapabilities": {}}
 
-    async def new_session(self, cwd: str, **about: Any) -> NewSessionResponse:
-        self._cwd = cwd
-        return NewSessionResponse(session_id="the-only-one")
+    async def new_session(self, asked: Message) -> Message:
+        self._cwd = asked["cwd"]
+        return {"sessionId": SESSION}
 
-    async def cancel(self, session_id: str, **about: Any) -> None:
+    async def cancel(self, _: Message) -> None:
         self._cancelled.set()
 
-    async def prompt(self, prompt: list[TextContentBlock], session_id: str, **about: Any) -> PromptResponse:
-        texts = [block.text for block in prompt]
+    async def prompt(self, asked: Message) -> Message:
+        texts = [block["text"] for block in asked["prompt"]]
         self._prompts.append(texts)
         self._cancelled.clear()
         wish = texts[-1].splitlines()[-1].strip()
         verb = max((verb for verb in self._table() if wish.startswith(verb)), key=len)
         stopped = await self._table()[verb](wish.removeprefix(verb).strip())
         # As it is, also if it is no reason that the protocol knows.
-        return PromptResponse.model_construct(stop_reason=stopped or "end_turn")
+        return {"stopReason": stopped or "end_turn"}
 
     def _table(self) -> dict[str, Callable[[str], Awaitable[str | None]]]:
         return {
@@ -92,47 +92,52 @@ class Program:
             "surrogate": self._surrogate,
         }
 
-    async def _tell(self, update: Any) -> None:
-        await self._client.session_update("the-only-one", update)
+    def _tell(self, update: str, **about: Any) -> None:  # Any: JSON
+        self._client.notify("session/update", {"sessionId": SESSION, "update": {"sessionUpdate": update, **about}})
+
+    def _tell_text(self, text: str, kind: str = "agent_message_chunk") -> None:
+        self._tell(kind, content={"type": "text", "text": text})
+
+    def _tell_tool(self, **about: Any) -> None:  # Any: JSON
+        self._tell("tool_call_update", toolCallId="t1", **about)
 
     async def _say(self, words: str) -> None:
         for word in words.split():
-            await self._tell(acp.update_agent_message_text(f"{word} "))
+            self._tell_text(f"{word} ")
 
     async def _think(self, words: str) -> None:
-        await self._tell(acp.update_agent_thought_text(words))
+        self._tell_text(words, "agent_thought_chunk")
         await self._say("thought about it")
 
     async def _tell_prompt(self, _: str) -> None:
         told = {"pid": os.getpid(), "prompts": self._prompts}
-        await self._tell(acp.update_agent_message_text(json.dumps(told)))
+        self._tell_text(json.dumps(told))
 
     async def _tell_where(self, _: str) -> None:
-        secrets = [name for name in os.environ if name.startswith(("BACKSTAY", "PGPASS", "OUR_"))]
-        told = {"session": self._cwd, "process": str(Path.cwd()), "environment": sorted(secrets)}
-        await self._tell(acp.update_agent_message_text(json.dumps(told)))
+        told = {"session": self._cwd, "process": str(Path.cwd()), "environment": sorted(os.environ)}
+        self._tell_text(json.dumps(told))
 
     async def _begin(self, _: str = "") -> None:
-        await self._tell(acp.start_tool_call("t1", "Write a.txt", kind="edit", status="pending", raw_input={"n": 1}))
+        self._tell("tool_call", **WRITING, status="pending")
 
     async def _use(self, _: str) -> None:
         await self._begin()
-        await self._tell(acp.update_tool_call("t1", status="in_progress"))
-        given = [acp.tool_content(acp.text_block("written"))]
-        await self._tell(acp.update_tool_call("t1", status="completed", content=given))
+        self._tell_tool(status="in_progress")
+        given = [{"type": "content", "content": {"type": "text", "text": "written"}}]
+        self._tell_tool(status="completed", content=given)
         await self._say("done")
 
     async def _use_bit_by_bit(self, _: str) -> None:
         """As programs do that announce a call before they know what it is about."""
-        await self._tell(acp.start_tool_call("t1", "Write", kind="edit", status="pending"))
-        change = [acp.tool_diff_content("a.txt", "new", "old")]
-        await self._tell(acp.update_tool_call("t1", title="Write a.txt", raw_input={"n": 1}, content=change))
-        await self._tell(acp.update_tool_call("t1", status="completed", raw_output="written"))
-        await self._tell(acp.update_tool_call("t1", status="completed", raw_output="again"))
+        self._tell("tool_call", toolCallId="t1", title="Write", kind="edit", status="pending")
+        change = [{"type": "diff", "path": "a.txt", "oldText": "old", "newText": "new"}]
+        self._tell_tool(title="Write a.txt", rawInput={"n": 1}, content=change)
+        self._tell_tool(status="completed", rawOutput="written")
+        self._tell_tool(status="completed", rawOutput="again")
 
     async def _fail(self, _: str) -> None:
         await self._begin()
-        await self._tell(acp.update_tool_call("t1", status="failed", raw_output={"error": "disk full"}))
+        self._tell_tool(status="failed", rawOutput={"error": "disk full"})
         await self._say("failed")
 
     async def _ask_first(self, _: str) -> None:
@@ -141,13 +146,13 @@ class Program:
     async def _ask_for_ever(self, _: str) -> None:
         await self._ask([ALWAYS, NEVER])
 
-    async def _ask(self, options: list[PermissionOption]) -> None:
-        about = ToolCallUpdate(tool_call_id="t1", title="Write a.txt", kind="edit", raw_input={"n": 1})
-        answer = await self._client.request_permission(session_id="the-only-one", tool_call=about, options=options)
-        chosen = answer.outcome
-        if isinstance(chosen, AllowedOutcome) and chosen.option_id != "no":
-            await self._tell(acp.update_tool_call("t1", status="completed", raw_output="written"))
-        await self._say(chosen.option_id if isinstance(chosen, AllowedOutcome) else "cancelled")
+    async def _ask(self, options: list[Message]) -> None:
+        asked = {"sessionId": SESSION, "toolCall": WRITING, "options": options}
+        outcome = (await self._client.request("session/request_permission", asked))["outcome"]
+        chosen = outcome["optionId"] if outcome["outcome"] == "selected" else None
+        if chosen not in (None, "no"):
+            self._tell_tool(status="completed", rawOutput="written")
+        await self._say(chosen or "cancelled")
 
     async def _wait(self, words: str) -> str:
         """Speak, then wait to be cancelled, and write down that it was."""
@@ -160,7 +165,7 @@ class Program:
         """Begin something, and hear neither a wish to stop, nor a signal to end, nor that nobody is there any more."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         await self._begin()
-        await self._tell(acp.update_agent_message_text(f"{os.getpid()}\n"))
+        self._tell_text(f"{os.getpid()}\n")
         threading.Event().wait()  # nor does it see that its input has ended
 
     async def _die(self, _: str) -> None:
@@ -185,7 +190,6 @@ class Program:
         await self._say("all the same")
 
     async def _roar(self, _: str) -> None:
-        os.set_blocking(sys.stdout.fileno(), True)
         sys.stdout.write("x" * (17 << 20) + "\n")
         sys.stdout.flush()
         await self._say("heard?")
@@ -195,24 +199,23 @@ class Program:
         return reason
 
     async def _err(self, _: str) -> None:
-        raise acp.RequestError(-32603, "Internal error", {"details": "the model is away"})
+        raise RequestRefused(-32603, "Internal error", {"details": "the model is away"})
 
     async def _plan(self, _: str) -> None:
-        await self._tell(acp.update_plan([acp.plan_entry("look around")]))
-        await self._tell(acp.update_user_message_text("an echo"))
-        await self._tell(acp.update_agent_message(acp.image_block("aGk=", "image/png")))
+        self._tell("plan", entries=[{"content": "look around", "priority": "medium", "status": "pending"}])
+        self._tell_text("an echo", "user_message_chunk")
+        self._tell("agent_message_chunk", content={"type": "image", "data": "aGk=", "mimeType": "image/png"})
         await self._say("planned")
 
     async def _cost(self, amount: str) -> None:
-        cost = Cost(amount=float(amount), currency="USD")
-        await self._tell(UsageUpdate(session_update="usage_update", used=100, size=1_000, cost=cost))
+        self._tell("usage_update", used=100, size=1_000, cost={"amount": float(amount), "currency": "USD"})
         await self._say("paid")
 
     async def _read(self, _: str) -> None:
         try:
-            await self._client.read_text_file(path="/etc/passwd", session_id="the-only-one")
-        except acp.RequestError as error:
-            await self._say(f"refused {error.code}")
+            await self._client.request("fs/read_text_file", {"sessionId": SESSION, "path": "/etc/passwd"})
+        except RequestRefused as refused:
+            await self._say(f"refused {refused.error['code']}")
 
     async def _surrogate(self, _: str) -> None:
         half = json.dumps("half \ud800 of a pair")
@@ -231,8 +234,13 @@ async def _be_silent() -> None:
 class Stranger(Program):
     """Lets nobody in who has not signed in."""
 
-    async def new_session(self, cwd: str, **about: Any) -> NewSessionResponse:
-        raise acp.RequestError.auth_required()
+    async def new_session(self, asked: Message) -> Message:
+        raise RequestRefused(-32000, "Authentication required")
+
+
+async def _serve(mode: str) -> None:
+    agent = Stranger(1) if mode == "sign in" else Program(99 if mode == "of tomorrow" else 1)
+    await agent.run()
 
 
 def main(mode: str = "") -> None:
@@ -246,8 +254,7 @@ def main(mode: str = "") -> None:
         while True:
             sys.stdout.write("noise " * 1_000 + "\n")
     else:
-        agent: Any = Stranger(1) if mode == "sign in" else Program(99 if mode == "of tomorrow" else 1)
-        asyncio.run(acp.run_agent(agent))
+        asyncio.run(_serve(mode))
 
 
 if __name__ == "__main__":

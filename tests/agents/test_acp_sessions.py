@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import backstay
 from backstay import Address, App, open_store
 from backstay.agents.acp import AcpAgent
@@ -14,11 +16,14 @@ from backstay.model import message
 from backstay.model.content import ToolCall, ToolResult
 from backstay.model.event import ToolCalled, TurnEnded
 from backstay.model.turn import Cancelled, Completed, Failed
-from backstay.runtime.session import SessionHandle
-from backstay.runtime.turn import TurnHandle
+from backstay.runtime.session_handle import Session
+from backstay.runtime.turn_handle import Turn
 from tests.agents.test_acp import PROGRAM, alive
 from tests.databases import Place
-from tests.runtime.stage import first_words, play, story_of, until
+from tests.runtime.controlled_agents import first_words, story_of, until
+
+# What is checked here is what becomes of a process: the engine cannot matter.
+pytestmark = pytest.mark.engines("sqlite")
 
 
 @asynccontextmanager
@@ -29,19 +34,19 @@ async def app_with(place: Place, cwd: Path, **choices: Any) -> AsyncIterator[App
         yield app
 
 
-async def answered(session: SessionHandle, wish: str) -> TurnHandle:
+async def answered(session: Session, wish: str) -> Turn:
     turn = await session.send(wish)
     assert await turn.outcome() == Completed()
     return turn
 
 
-async def told(session: SessionHandle) -> Any:
+async def told(session: Session) -> Any:
     """What the program says of itself: its process, and everything it was ever told."""
     await answered(session, "tell the prompt")
     return json.loads((await session.messages())[-1].text)
 
 
-async def asked(turn: TurnHandle) -> str:
+async def asked(turn: Turn) -> str:
     """The question that the turn waits with."""
     async for event in turn.events():
         if isinstance(event.body, ToolCalled) and event.body.call.name == "permission":
@@ -49,203 +54,186 @@ async def asked(turn: TurnHandle) -> str:
     raise AssertionError("nobody was asked")
 
 
-async def ending(turn: TurnHandle) -> TurnEnded:
+async def ending(turn: Turn) -> TurnEnded:
     return next(event.body for event in await story_of(turn) if isinstance(event.body, TurnEnded))
 
 
-def test_a_process_is_kept_between_the_turns_of_a_session_and_what_it_says_is_stored(
+async def test_a_process_is_kept_between_the_turns_of_a_session_and_its_output_is_stored(
     place: Place, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with app_with(place, tmp_path) as app:
-            session, other = await app.session(), await app.session()
-            first = await told(session)
-            await answered(session, "use a tool")
-            second, elsewhere = await told(session), await told(other)
+    async with app_with(place, tmp_path) as app:
+        session, other = await app.session(), await app.session()
+        first = await told(session)
+        await answered(session, "use a tool")
+        second, elsewhere = await told(session), await told(other)
 
-            assert second["pid"] == first["pid"] != elsewhere["pid"]
-            assert second["prompts"] == [["tell the prompt"], ["use a tool"], ["tell the prompt"]]
-            assert app.pool.statistics.built == {"first": 2}
-            call, result, done = (await session.messages())[3:6]
-            assert call.parts == (ToolCall("acp-1", "edit", {"title": "Write a.txt", "input": {"n": 1}}),)
-            assert (result.role, result.parts) == ("tool", (ToolResult("acp-1", "written"),))
-            assert done.text == "done "
-            app.pool.trim()
-            await until(lambda: not alive(first["pid"]))
-        assert not alive(elsewhere["pid"])
-
-    play(story())
+        assert second["pid"] == first["pid"] != elsewhere["pid"]
+        assert second["prompts"] == [["tell the prompt"], ["use a tool"], ["tell the prompt"]]
+        assert app.pool.statistics.built == {"first": 2}
+        call, result, done = (await session.messages())[3:6]
+        assert call.parts == (ToolCall("acp-1", "edit", {"title": "Write a.txt", "input": {"n": 1}}),)
+        assert (result.role, result.parts) == ("tool", (ToolResult("acp-1", "written"),))
+        assert done.text == "done "
+        app.pool.trim()
+        await until(lambda: not alive(first["pid"]))
+    assert not alive(elsewhere["pid"])
 
 
-def test_after_an_undo_another_process_is_told_what_still_stands(place: Place, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with app_with(place, tmp_path) as app:
-            session = await app.session()
-            await answered(session, "say stays")
-            first = await told(session)
-            await session.undo()
-            second = await told(session)
+async def test_after_an_undo_another_process_is_told_what_still_stands(place: Place, tmp_path: Path) -> None:
+    async with app_with(place, tmp_path) as app:
+        session = await app.session()
+        await answered(session, "say stays")
+        first = await told(session)
+        await session.undo()
+        second = await told(session)
 
-            assert second["pid"] != first["pid"]
-            ((earlier, now),) = second["prompts"]
-            assert now == "tell the prompt"
-            assert [line for line in earlier.splitlines() if line.startswith("    ")] == ["    say stays", "    stays "]
-            assert app.pool.statistics.built == {"first": 1, "undo": 1}
-            await until(lambda: not alive(first["pid"]))
-
-    play(story())
-
-
-def test_another_app_tells_its_own_process_the_whole_window(place: Place, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with app_with(place, tmp_path) as app:
-            session = await app.session()
-            await answered(session, "say this was before")
-        async with app_with(place, tmp_path) as app:
-            ((earlier, now),) = (await told(await app.session(session.id)))["prompts"]
-
-        assert "    this was before " in earlier.splitlines()
+        assert second["pid"] != first["pid"]
+        ((earlier, now),) = second["prompts"]
         assert now == "tell the prompt"
-
-    play(story())
-
-
-def test_what_others_add_is_told_to_the_process_that_is_there(place: Place, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with app_with(place, tmp_path) as app:
-            session = await app.session()
-            first = await told(session)
-            await session.record([message.user("by the way"), message.assistant("yes?")])
-            second = await told(session)
-
-            assert second["pid"] == first["pid"]
-            assert "    by the way" in second["prompts"][1][0].splitlines()
-            assert app.pool.statistics.caught_up == 1
-
-    play(story())
+        assert [line for line in earlier.splitlines() if line.startswith("    ")] == ["    say stays", "    stays "]
+        assert app.pool.statistics.built == {"first": 1, "undo": 1}
+        await until(lambda: not alive(first["pid"]))
 
 
-def test_a_session_of_a_directory_is_answered_there(place: Place, tmp_path: Path) -> None:
+async def test_another_app_tells_its_own_process_the_whole_window(place: Place, tmp_path: Path) -> None:
+    async with app_with(place, tmp_path) as app:
+        session = await app.session()
+        await answered(session, "say this was before")
+    async with app_with(place, tmp_path) as app:
+        ((earlier, now),) = (await told(await app.session(session.id)))["prompts"]
+
+    assert "    this was before " in earlier.splitlines()
+    assert now == "tell the prompt"
+
+
+async def test_what_others_add_is_told_to_the_process_that_is_there(place: Place, tmp_path: Path) -> None:
+    async with app_with(place, tmp_path) as app:
+        session = await app.session()
+        first = await told(session)
+        await session.record([message.user("by the way"), message.assistant("yes?")])
+        second = await told(session)
+
+        assert second["pid"] == first["pid"]
+        assert "    by the way" in second["prompts"][1][0].splitlines()
+        assert app.pool.statistics.caught_up == 1
+
+
+async def test_a_session_of_a_directory_is_answered_there(place: Place, tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
 
-    async def story() -> None:
-        async with app_with(place, tmp_path) as app:
-            session = await app.session(Address.workspace(project, scope="main"))
-            await answered(session, "tell where")
-            assert json.loads((await session.messages())[-1].text)["process"] == str(project)
-            # Two directories lead here now: neither is meant more than the other.
-            with open_store(place) as store:
-                store.point(Address.workspace(tmp_path / "other", scope="main"), session.id, owner="local")
-            await session.undo()
-            await answered(session, "tell where")
-            assert json.loads((await session.messages())[-1].text)["process"] == str(tmp_path)
-            # And a directory of another machine is none of ours.
-            far = await app.session(Address.workspace(project, scope="main", host="elsewhere"))
-            await answered(far, "tell where")
-            assert json.loads((await far.messages())[-1].text)["process"] == str(tmp_path)
-
-    play(story())
+    async with app_with(place, tmp_path) as app:
+        session = await app.session(Address.workspace(project, scope="main"))
+        await answered(session, "tell where")
+        assert json.loads((await session.messages())[-1].text)["process"] == str(project)
+        # Two directories lead here now: neither is meant more than the other.
+        with open_store(place) as store:
+            store.point(Address.workspace(tmp_path / "other", scope="main"), session.id, owner="local")
+        await session.undo()
+        await answered(session, "tell where")
+        assert json.loads((await session.messages())[-1].text)["process"] == str(tmp_path)
+        # And a directory of another machine is none of ours.
+        far = await app.session(Address.workspace(project, scope="main", host="elsewhere"))
+        await answered(far, "tell where")
+        assert json.loads((await far.messages())[-1].text)["process"] == str(tmp_path)
 
 
-def test_a_program_that_dies_in_a_call_fails_the_turn_and_the_call_may_have_run(place: Place, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with app_with(place, tmp_path) as app:
-            session = await app.session()
-            turn = await session.send("die")
-            ended = await ending(turn)
+async def test_a_directory_that_became_a_link_to_elsewhere_is_not_worked_in(place: Place, tmp_path: Path) -> None:
+    """The roots are checked when the program starts, not only when the message is accepted."""
+    project, secret = tmp_path / "root/project", tmp_path / "secret"
+    project.mkdir(parents=True)
+    secret.mkdir()
 
-            assert isinstance(ended.outcome, Failed)
-            assert "exit status 3; its last words were: the disk is on" in ended.outcome.reason
-            assert ended.may_have_run == ("acp-1",)
-            assert [call.effect for call in await turn.calls()] == ["unknown"]
-            said = (await session.messages())[-1]
-            assert (said.text, said.partial) == ("almost ", True)
-            # The next one is told, also that nobody knows.
-            ((earlier, _),) = (await told(session))["prompts"]
-            assert "    interrupted: it is not known whether this call ran" in earlier.splitlines()
+    async with app_with(place, tmp_path / "root") as app:
+        session = await app.session(Address.workspace(project, scope="main"))
+        project.rmdir()
+        project.symlink_to(secret)
+        outcome = await (await session.send("tell where")).outcome()
 
-    play(story())
+        assert isinstance(outcome, Failed)
+        assert "outside the directories in which this agent may work" in outcome.reason
+        assert "secret" not in outcome.reason
 
 
-def test_a_call_without_an_end_may_have_run_also_if_the_agent_says_that_it_is_done(
+async def test_a_program_that_dies_in_a_call_fails_the_turn_and_the_call_may_have_run(
     place: Place, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with app_with(place, tmp_path) as app:
-            ended = await ending(await (await app.session()).send("begin a tool"))
+    async with app_with(place, tmp_path) as app:
+        session = await app.session()
+        turn = await session.send("die")
+        ended = await ending(turn)
 
-            assert (ended.outcome, ended.may_have_run) == (Completed(), ("acp-1",))
-
-    play(story())
-
-
-def test_a_person_agrees_before_the_agent_hears_that_it_may(place: Place, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with app_with(place, tmp_path) as app:
-            session = await app.session()
-            turn = await session.send("ask first")
-            question = await asked(turn)
-            lines = {line.call: (line.name, line.approval, line.effect) for line in await turn.calls()}
-            assert lines == {"acp-1": ("edit", "none", "called"), question: ("permission", "asked", "called")}
-
-            await turn.approve(question)
-            assert await turn.outcome() == Completed()
-            assert [line.effect for line in await turn.calls()] == ["returned", "returned"]
-            assert (await session.messages())[-1].text == "yes "
-
-    play(story())
+        assert isinstance(ended.outcome, Failed)
+        assert "exit status 3; its last line on standard error was: the disk is on" in ended.outcome.reason
+        assert ended.may_have_run == ("acp-1",)
+        assert [call.effect for call in await turn.calls()] == ["unknown"]
+        said = (await session.messages())[-1]
+        assert (said.text, said.partial) == ("almost ", True)
+        # The next one is told, also that nobody knows.
+        ((earlier, _),) = (await told(session))["prompts"]
+        assert "    interrupted: it is not known whether this call ran" in earlier.splitlines()
 
 
-def test_what_a_person_denies_was_not_done(place: Place, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with app_with(place, tmp_path) as app:
-            session = await app.session()
-            turn = await session.send("ask first")
-            await turn.deny(await asked(turn))
-            ended = await ending(turn)
+async def test_a_call_without_an_end_may_have_run_also_if_the_agent_says_that_it_is_done(
+    place: Place, tmp_path: Path
+) -> None:
+    async with app_with(place, tmp_path) as app:
+        ended = await ending(await (await app.session()).send("begin a tool"))
 
-            assert (ended.outcome, ended.may_have_run) == (Completed(), ())
-            results = [part for one in await session.messages() for part in one.parts if isinstance(part, ToolResult)]
-            assert ToolResult("acp-1", "not permitted", error=True) in results
-
-    play(story())
+        assert (ended.outcome, ended.may_have_run) == (Completed(), ("acp-1",))
 
 
-def test_a_turn_that_is_cancelled_stops_the_program_and_keeps_what_was_said(place: Place, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with app_with(place, tmp_path, cancel_seconds=30.0) as app:
-            session = await app.session()
-            turn = await session.send("wait for it")
-            await first_words(turn)
-            await turn.cancel()
-            assert isinstance(await turn.outcome(), Cancelled)
-            await until((tmp_path / "cancelled").exists)
-            assert (await session.messages())[-1].partial
-            assert (await told(session))["prompts"][0][-1] == "tell the prompt"
+async def test_a_person_agrees_before_the_agent_hears_that_it_may(place: Place, tmp_path: Path) -> None:
+    async with app_with(place, tmp_path) as app:
+        session = await app.session()
+        turn = await session.send("ask first")
+        question = await asked(turn)
+        lines = {line.call: (line.name, line.approval, line.effect) for line in await turn.calls()}
+        assert lines == {"acp-1": ("edit", "none", "called"), question: ("permission", "asked", "called")}
 
-    play(story())
-
-
-def test_one_object_for_all_sessions_serves_them_too(place: Place, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with backstay.open(place, agent=AcpAgent(PROGRAM, cwd=tmp_path)) as app:
-            session = await app.session()
-            first = await told(session)
-            second = await told(session)
-
-            assert second["pid"] != first["pid"]
-            assert "    tell the prompt" in second["prompts"][0][0].splitlines()
-
-    play(story())
+        await turn.approve(question)
+        assert await turn.outcome() == Completed()
+        assert [line.effect for line in await turn.calls()] == ["returned", "returned"]
+        assert (await session.messages())[-1].text == "yes "
 
 
-def test_a_session_about_no_directory_fails_with_what_to_do(place: Place) -> None:
-    async def story() -> None:
-        async with backstay.open(place, agent=backstay.live(lambda: AcpAgent(PROGRAM))) as app:
-            outcome = await (await (await app.session()).send("say hello")).outcome()
+async def test_what_a_person_denies_was_not_done(place: Place, tmp_path: Path) -> None:
+    async with app_with(place, tmp_path) as app:
+        session = await app.session()
+        turn = await session.send("ask first")
+        await turn.deny(await asked(turn))
+        ended = await ending(turn)
 
-            assert isinstance(outcome, Failed)
-            assert "--workspace DIR" in outcome.reason
+        assert (ended.outcome, ended.may_have_run) == (Completed(), ())
+        results = [part for one in await session.messages() for part in one.parts if isinstance(part, ToolResult)]
+        assert ToolResult("acp-1", "not permitted", error=True) in results
 
-    play(story())
+
+async def test_a_turn_that_is_cancelled_stops_the_program_and_keeps_what_was_said(place: Place, tmp_path: Path) -> None:
+    async with app_with(place, tmp_path, cancel_seconds=30.0) as app:
+        session = await app.session()
+        turn = await session.send("wait for it")
+        await first_words(turn)
+        await turn.cancel()
+        assert isinstance(await turn.outcome(), Cancelled)
+        await until((tmp_path / "cancelled").exists)
+        assert (await session.messages())[-1].partial
+        assert (await told(session))["prompts"][0][-1] == "tell the prompt"
+
+
+async def test_one_object_for_all_sessions_serves_them_too(place: Place, tmp_path: Path) -> None:
+    async with backstay.open(place, agent=AcpAgent(PROGRAM, cwd=tmp_path)) as app:
+        session = await app.session()
+        first = await told(session)
+        second = await told(session)
+
+        assert second["pid"] != first["pid"]
+        assert "    tell the prompt" in second["prompts"][0][0].splitlines()
+
+
+async def test_a_session_about_no_directory_fails_with_what_to_do(place: Place) -> None:
+    async with backstay.open(place, agent=backstay.live(lambda: AcpAgent(PROGRAM))) as app:
+        outcome = await (await (await app.session()).send("say hello")).outcome()
+
+        assert isinstance(outcome, Failed)
+        assert "--workspace DIR" in outcome.reason

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backstay.agents.arithmetic import calculate
-from backstay.agents.builtin_tools import calculator, clock_of
+from backstay.agents import ToolFailed
+from backstay.agents.scripted.arithmetic import calculate
+from backstay.agents.scripted.builtin_tools import calculator, clock_of
 from backstay.testing import ManualClock
 
 NUMBERS = st.integers(0, 99).map(str)
@@ -75,7 +76,7 @@ def test_sums_and_products_are_what_python_says(expression: str) -> None:
     ],
 )
 def test_anything_else_is_refused_with_a_reason_and_not_run(expression: str) -> None:
-    with pytest.raises(ValueError, match=r"\w"):
+    with pytest.raises(ToolFailed, match=r"\w"):
         calculator.function(expression)
 
 

@@ -8,14 +8,14 @@ import pytest
 import backstay
 from backstay.agents.adapters import live
 from backstay.agents.directions import NONE, Directions, directions_of, takes
-from backstay.agents.openai import OpenAICompatible
-from backstay.agents.scripted import ScriptedAgent
+from backstay.agents.provider.openai_compatible import OpenAICompatible
+from backstay.agents.scripted.scripted_agent import ScriptedAgent
 from backstay.model import message as m
 from backstay.model.content import Custom, Text, ToolCall, ToolResult
 from backstay.model.turn import Completed
-from tests.agents.asking import ask
-from tests.agents.provider import answers, calls, wants
-from tests.agents.turns import LooseTurn, heard, text_in
+from tests.agents.fake_provider import answers, calls, wants
+from tests.agents.fake_turn import LooseTurn, heard, text_in
+from tests.agents.provider_turn import ask
 
 WEATHER = {"name": "weather", "description": "How it is.", "parameters": {"type": "object", "properties": {}}}
 

@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from backstay.agents.openai import OpenAICompatible
 from backstay.agents.port import Agent
+from backstay.agents.provider.openai_compatible import OpenAICompatible
 from backstay.errors import ConfigError
 from backstay.model.content import Attachment, Body, Custom, Text, Thought, ToolCall, ToolResult, Usage
 from backstay.model.message import NewMessage, assistant, summary, tool, user
-from tests.agents.asking import KEY, ask
-from tests.agents.provider import DONE, FakeProvider, answers, chunk, finish, says, stalls_after, tally, words
-from tests.agents.turns import LooseTurn, heard
+from tests.agents.fake_provider import DONE, FakeProvider, answers, chunk, finish, says, stalls_after, tally, words
+from tests.agents.fake_turn import LooseTurn, heard
+from tests.agents.provider_turn import KEY, ask
 
 WHERE = "http://127.0.0.1:9/v1"
 
@@ -118,7 +118,7 @@ def test_it_stops_between_two_chunks_when_somebody_cancels() -> None:
 
 
 @pytest.mark.parametrize("hard", [True, False], ids=["the task is cancelled", "nobody listens any more"])
-def test_an_answer_that_is_cut_off_from_our_side_leaves_the_agent_ready_for_the_next(hard: bool) -> None:
+def test_an_answer_cut_off_from_our_side_leaves_the_agent_ready_for_the_next(hard: bool) -> None:
     async def first_word(agent: OpenAICompatible, said: asyncio.Event) -> None:
         async for _ in agent.stream(LooseTurn()):
             said.set()
@@ -141,7 +141,7 @@ def test_an_answer_that_is_cut_off_from_our_side_leaves_the_agent_ready_for_the_
 
 
 def test_the_other_agents_do_not_load_an_http_client() -> None:
-    act = "import sys, backstay.agents.scripted; print('httpx2' in sys.modules)"
+    act = "import sys, backstay.agents.scripted.scripted_agent; print('httpx2' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", act], capture_output=True, text=True, check=True).stdout == "False\n"
 

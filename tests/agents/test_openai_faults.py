@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from backstay.agents.backoff import Backoff
+from backstay.agents.provider.retry_policy import ProviderBackoff
 from backstay.errors import (
     AgentError,
     AgentFailed,
@@ -17,11 +17,10 @@ from backstay.errors import (
     ModelUnknown,
 )
 from backstay.model.content import Text, Usage
-from tests.agents.asking import KEY, Told, ask
-from tests.agents.provider import (
+from tests.agents.fake_provider import (
     DONE,
     Play,
-    Stage,
+    Reply,
     answers,
     breaks_after,
     calls,
@@ -37,6 +36,7 @@ from tests.agents.provider import (
     wants,
     words,
 )
+from tests.agents.provider_turn import KEY, TurnResult, ask
 
 QUICK: dict[str, Any] = {"read_timeout": 1.5}
 ROLE = chunk({"role": "assistant", "content": ""})
@@ -46,7 +46,7 @@ def openai_error(message: str, code: str | None = None, kind: str | None = None)
     return {"error": {"message": message, "code": code, "type": kind, "param": None}}
 
 
-def failure(told: Told) -> BackstayError:
+def failure(told: TurnResult) -> BackstayError:
     assert told.error is not None
     return told.error
 
@@ -87,7 +87,7 @@ def test_silence_before_the_first_word_is_tried_again(silent: Play) -> None:
 
 
 def test_waits_grow_and_end() -> None:
-    told = ask(*[refuses(503)] * 6, backoff=Backoff(retries=5, base=1.0, cap=8.0))
+    told = ask(*[refuses(503)] * 6, backoff=ProviderBackoff(retries=5, base=1.0, cap=8.0))
 
     assert told.waits == [0.5, 1.0, 2.0, 4.0, 4.0]
     assert len(told.requests) == 6
@@ -96,7 +96,7 @@ def test_waits_grow_and_end() -> None:
 
 
 def test_retries_can_be_switched_off() -> None:
-    assert len(ask(refuses(503), backoff=Backoff(retries=0)).requests) == 1
+    assert len(ask(refuses(503), backoff=ProviderBackoff(retries=0)).requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -160,22 +160,38 @@ def test_silence_in_the_middle_of_an_answer_is_a_time_out() -> None:
 
     assert told.text == "Once upon"
     assert isinstance(told.error, AgentTimedOut)
-    assert "said nothing for 1.5 s, in the middle of the answer" in str(told.error)
+    assert "sent nothing for 1.5 s, in the middle of the answer" in str(told.error)
 
 
 def test_silence_that_lasts_is_a_time_out() -> None:
-    told = ask(says_nothing, says_nothing, backoff=Backoff(retries=1), **QUICK)
+    told = ask(says_nothing, says_nothing, backoff=ProviderBackoff(retries=1), **QUICK)
 
     assert isinstance(told.error, AgentTimedOut)
     assert len(told.requests) == 2
 
 
 def test_a_provider_that_is_not_there_is_tried_again_and_then_named() -> None:
-    told = ask(base_url="http://127.0.0.1:1/v1", backoff=Backoff(retries=2))
+    told = ask(base_url="http://127.0.0.1:1/v1", backoff=ProviderBackoff(retries=2))
 
     assert isinstance(told.error, AgentFailed)
-    assert "127.0.0.1:1 cannot be reached" in str(told.error)
+    assert "the provider of tiny cannot be reached" in str(told.error)
     assert len(told.waits) == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [None, refuses(500), refuses(404), refuses(401), refuses(301), hangs_up, breaks_after(ROLE)],
+    ids=["nobody", "500", "404", "401", "301", "hangs up", "breaks off"],
+)
+def test_where_a_provider_is_stands_in_the_log_and_in_no_error(caplog: pytest.LogCaptureFixture, answer: Any) -> None:
+    """An error is told to whoever asked; the address of a model is for the operator."""
+    caplog.set_level("INFO", "backstay.agents.provider.openai_compatible")
+    there: dict[str, Any] = {"base_url": "http://127.0.0.1:1/v1"} if answer is None else {}
+    told = ask(*([] if answer is None else [answer]), backoff=ProviderBackoff(retries=0), **there)
+
+    assert told.error is not None
+    assert "127.0.0.1" not in str(told.error)
+    assert "127.0.0.1" in [getattr(one, "address", "").partition(":")[0] for one in caplog.records]
 
 
 def test_a_later_step_is_tried_again_too() -> None:
@@ -222,7 +238,7 @@ def test_a_refusal_says_who_must_act_and_is_not_tried_again(fault: Play, kind: t
 
     assert type(told.error) is kind
     assert words_ in str(told.error)
-    assert told.error.advice
+    assert told.error.hint
     assert (told.bodies, told.waits, len(told.requests)) == ([], [], 1)
 
 
@@ -234,7 +250,7 @@ def test_a_long_refusal_is_quoted_in_part() -> None:
 def test_the_key_is_in_no_error_and_no_log(status: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
 
-    told = ask(*[refuses(status, openai_error(f"the key {KEY} is bad"))] * 2, backoff=Backoff(retries=1))
+    told = ask(*[refuses(status, openai_error(f"the key {KEY} is bad"))] * 2, backoff=ProviderBackoff(retries=1))
 
     error: BaseException | None = told.error
     assert error is not None
@@ -319,7 +335,7 @@ def test_a_stream_that_holds_no_answer_fails(nothing: bytes) -> None:
     told = ask(says(nothing, nothing, DONE))
 
     assert isinstance(told.error, AgentFailed)
-    assert "without having begun" in str(told.error)
+    assert "empty answer" in str(told.error)
 
 
 def test_nulls_and_empty_chunks_between_words_mean_nothing() -> None:
@@ -349,11 +365,11 @@ def test_comments_and_other_fields_of_the_stream_are_passed_over() -> None:
 
 
 def test_endless_arguments_are_refused_before_they_fill_the_memory() -> None:
-    async def play(stage: Stage) -> None:
-        await stage.stream()
-        await stage.send(wants(0, "c1", "look", '{"at": "'))
+    async def play(reply: Reply) -> None:
+        await reply.stream()
+        await reply.send(wants(0, "c1", "look", '{"at": "'))
         while True:
-            await stage.send(wants(0, None, None, "x" * 65536))
+            await reply.send(wants(0, None, None, "x" * 65536))
 
     assert "characters of arguments" in str(failure(ask(play)))
 
@@ -366,16 +382,16 @@ def test_more_calls_than_a_model_could_mean_are_refused_and_none_is_run() -> Non
 
     told = ask(calls(*(wants(n, f"c{n}", "look", f'{{"at": {n}}}') for n in range(65))), tools=[look])
 
-    assert "more than 64 tools" in str(failure(told))
+    assert "more than 64 tool calls" in str(failure(told))
     assert ran == []
 
 
 def test_an_endless_line_is_refused_before_it_fills_the_memory() -> None:
-    async def play(stage: Stage) -> None:
-        await stage.stream()
-        await stage.send(b"data: ")
+    async def play(reply: Reply) -> None:
+        await reply.stream()
+        await reply.send(b"data: ")
         while True:
-            await stage.send(b"x" * 65536)
+            await reply.send(b"x" * 65536)
 
     told = ask(play)
 

@@ -10,14 +10,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from backstay.agents.builtin_tools import calculator
-from backstay.agents.openai import OpenAICompatible
+from backstay.agents.provider.openai_compatible import OpenAICompatible
+from backstay.agents.scripted.builtin_tools import calculator
 from backstay.agents.tools import Tool, tool
 from backstay.errors import AgentFailed, ConfigError, LeaseLost
 from backstay.model.content import Text, ToolCall, ToolResult, Usage
-from tests.agents.asking import ask
-from tests.agents.provider import DONE, FakeProvider, Stage, answers, calls, finish, says, tally, wants, words
-from tests.agents.turns import LooseTurn, heard
+from tests.agents.fake_provider import DONE, FakeProvider, Reply, answers, calls, finish, says, tally, wants, words
+from tests.agents.fake_turn import LooseTurn, heard
+from tests.agents.provider_turn import ask
 
 
 def add(x: int, y: int = 1) -> int:
@@ -198,7 +198,7 @@ def test_a_tool_that_may_have_run_is_told_to_the_model_and_not_run_again() -> No
 
 def test_a_turn_that_is_no_longer_ours_is_not_told_to_the_model() -> None:
     class LostTurn(LooseTurn):
-        async def call(self, tool: Tool, arguments: Any) -> Any:
+        async def call(self, tool: Tool, arguments: Any, *, run_again: bool = False) -> Any:
             raise LeaseLost
 
     told = ask(calls(wants(0, "a", "add", '{"x": 1}')), turn=LostTurn(), tools=[add])
@@ -312,11 +312,11 @@ def test_a_turn_that_was_cancelled_during_its_tools_does_not_ask_again() -> None
 
 
 def test_steps_share_one_connection() -> None:
-    async def wishes(stage: Stage) -> None:
+    async def wishes(reply: Reply) -> None:
         """The last event and the end of the response arrive together, as they mostly do."""
         body = wants(0, "a", "add", '{"x": 1}') + finish("tool_calls") + DONE
-        await stage.stream()
-        await stage.raw(b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body))
+        await reply.stream()
+        await reply.raw(b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body))
 
     assert ask(wishes, answers("ok"), tools=[add]).connections == 1
 

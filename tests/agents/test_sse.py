@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backstay.agents.sse import EventTooLarge, events
+from backstay.agents.provider.sse import EventTooLarge, events
 
 ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 DATA = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), min_size=1).map(str.encode)

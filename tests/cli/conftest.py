@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Tell, tell
+from tests.cli.installed_command import Tell, tell
 from tests.databases import Place
 
 

@@ -19,7 +19,9 @@ from contextlib import contextmanager
 from fcntl import ioctl
 from pathlib import Path
 
-PATIENCE = 120.0
+from tests.cli.forked_command import PATIENCE, ForkedCommand, fork_server
+
+_TERMINAL = {"TERM": "xterm-256color", "LANG": "C.UTF-8"}
 
 # Makes the pty the program's own terminal, so that Ctrl-C is a signal where the program has not asked for it as a key.
 _OWN_TERMINAL = "import fcntl,os,sys,termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
@@ -153,7 +155,9 @@ def _number(text: str) -> int:
 class Terminal:
     """A child process whose input and output are a terminal."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", master: int, rows: int, columns: int) -> None:
+    def __init__(
+        self, process: "subprocess.Popen[bytes] | ForkedCommand", master: int, rows: int, columns: int
+    ) -> None:
         self.process, self._master = process, master
         self.screen = Screen(rows, columns)
         self.raw = b""
@@ -221,18 +225,47 @@ def terminal(
     columns: int = 100,
 ) -> Iterator[Terminal]:
     """The command on a terminal of its own; killed at the end if it still runs."""
+    with _pty(rows, columns) as (master, slave):
+        process = subprocess.Popen(
+            [sys.executable, "-c", _OWN_TERMINAL, *map(str, command)],
+            cwd=cwd,
+            env={**_TERMINAL, **environment},
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+        )
+        with _shown(process, master, slave, rows, columns) as shown:
+            yield shown
+
+
+@contextmanager
+def forked_terminal(
+    arguments: Sequence[str], *, cwd: Path, environment: Mapping[str, str], rows: int = 40, columns: int = 100
+) -> Iterator[Terminal]:
+    """`backstay` with these arguments on a terminal of its own, without the time that it takes to load it."""
+    with _pty(rows, columns) as (master, slave):
+        streams = (slave, slave, slave)
+        process = fork_server().start(arguments, cwd, {**_TERMINAL, **environment}, streams, terminal=True)
+        with _shown(process, master, slave, rows, columns) as shown:
+            yield shown
+
+
+@contextmanager
+def _pty(rows: int, columns: int) -> Iterator[tuple[int, int]]:
     master, slave = pty.openpty()
     ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    try:
+        yield master, slave
+    finally:
+        os.close(master)
 
-    process = subprocess.Popen(
-        [sys.executable, "-c", _OWN_TERMINAL, *map(str, command)],
-        cwd=cwd,
-        env={"TERM": "xterm-256color", "LANG": "C.UTF-8", **environment},
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        start_new_session=True,
-    )
+
+@contextmanager
+def _shown(
+    process: "subprocess.Popen[bytes] | ForkedCommand", master: int, slave: int, rows: int, columns: int
+) -> Iterator[Terminal]:
+    """What it shows, until it is over: then nobody else has the terminal open."""
     os.close(slave)
     try:
         yield Terminal(process, master, rows, columns)
@@ -240,4 +273,3 @@ def terminal(
         if process.poll() is None:
             process.send_signal(signal.SIGKILL)
         process.wait(PATIENCE)
-        os.close(master)

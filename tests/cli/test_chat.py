@@ -10,15 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from backstay.cli.chat.commands import Order, parse
+from backstay.cli.chat.slash_commands import ParsedCommand, parse
 from backstay.errors import InvalidPayload
 from backstay.model.ids import SessionId
 from backstay.model.turn import Cancelled, Completed
 from backstay.store import Store, open_store
-from tests.cli.talking import chatting, piped, surroundings, with_bot, with_database
-from tests.cli.terminal import PATIENCE, Terminal
+from tests.cli.chat_process import chatting, piped, surroundings, with_bot, with_cashier, with_database
+from tests.cli.forked_command import PATIENCE
+from tests.cli.terminal import Terminal
 from tests.databases import Place
-from tests.server.served import COMMAND
+from tests.server.server_process import COMMAND
+
+# A terminal shows what the app tells it: the engine cannot matter to it.
+pytestmark = pytest.mark.engines("sqlite")
 
 
 @pytest.fixture
@@ -46,6 +50,7 @@ def is_idle(seen: str) -> bool:
 # --- talking --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.engines("sqlite", "postgres")
 def test_what_is_said_is_answered_and_stored(shown: Terminal, place: Place) -> None:
     shown.enter("hello")
     shown.wait_until(lambda seen: "You said 'hello'." in seen and is_idle(seen))
@@ -88,11 +93,11 @@ def test_ctrl_c_twice_leaves_and_the_turn_is_ended(shown: Terminal, place: Place
 
 def test_ctrl_c_twice_leaves_where_nothing_runs(shown: Terminal) -> None:
     shown.control_c()
-    shown.wait_for("once more leaves")
+    shown.wait_for("again to exit")
     shown.control_c()
 
     assert shown.wait_for_end() == 0
-    assert "Come back with: backstay chat --session ses_" in shown.screen.text
+    assert "Continue with: backstay chat --session ses_" in shown.screen.text
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -124,12 +129,12 @@ def test_what_is_said_while_a_turn_runs_waits_for_its_end(shown: Terminal) -> No
     shown.enter("hang 1")
     shown.wait_for("and now")
     shown.enter("afterwards")
-    shown.wait_for("afterwards  (waits)")
+    shown.wait_for("afterwards  (waiting)")
     shown.control_c()
 
     seen = shown.wait_for("You said 'afterwards'.")
     assert seen.index("✗ cancelled") < seen.index("› afterwards")
-    assert "(waits)" not in seen
+    assert "(waiting)" not in seen
 
 
 def test_steering_reaches_the_turn_that_runs(shown: Terminal) -> None:
@@ -138,7 +143,7 @@ def test_steering_reaches_the_turn_that_runs(shown: Terminal) -> None:
     shown.enter("/steer left, please")
 
     seen = shown.wait_for("Heard: left, please.")
-    assert "› left, please  (in between)" in seen
+    assert "› left, please  (steering)" in seen
 
 
 def test_finished_blocks_are_drawn_once_and_the_tail_never_twice(folder: Path, place: Place) -> None:
@@ -151,7 +156,10 @@ def test_finished_blocks_are_drawn_once_and_the_tail_never_twice(folder: Path, p
 
 def test_a_failure_is_told_and_the_chat_goes_on(shown: Terminal) -> None:
     shown.enter("fail")
-    shown.wait_for("✗ failed: ValueError: no ␛[2Jluck")
+    traceback, failure = "ValueError: no ␛[2Jluck", "✗ failed: the agent raised ValueError (turn trn_"
+    seen = shown.wait_until(lambda seen: traceback in seen and failure in seen)
+    assert seen.count(traceback) == 1
+    assert "Traceback (most recent call last)" in seen
     shown.enter("hello")
     shown.wait_for("You said 'hello'.")
 
@@ -159,13 +167,13 @@ def test_a_failure_is_told_and_the_chat_goes_on(shown: Terminal) -> None:
 def test_a_tool_that_asks_waits_for_the_persons_word(folder: Path, place: Place) -> None:
     with chatting(folder, "--db", str(place), "--agent", "scripted") as shown:
         shown.enter("/approve")
-        shown.wait_for("no tool asks for your word")
+        shown.wait_for("no tool call needs approval")
         shown.enter("ask Shall I?")
-        shown.wait_for("asks: /approve or /deny")
+        shown.wait_for("needs approval: /approve or /deny")
         shown.enter("/approve")
         assert re.search(r"✓ confirm .*Shall I.*\d+ ms", shown.wait_for("✓ confirm"))
         shown.enter("ask And now?")
-        shown.wait_for("asks: /approve or /deny")
+        shown.wait_for("needs approval: /approve or /deny")
         shown.enter("/deny")
         assert re.search(r"✗ confirm .*And now", shown.wait_for("✗ confirm"))  # It never ran, so it took no time.
 
@@ -181,24 +189,24 @@ def test_several_lines_can_be_written_and_pasted(shown: Terminal) -> None:
 
 
 def test_a_command_is_one_whatever_space_follows_it() -> None:
-    assert parse("/edit\nthese words\nand these") == Order("edit", "these words\nand these")
-    assert parse("/title\tTea") == Order("title", "Tea")
+    assert parse("/edit\nthese words\nand these") == ParsedCommand("edit", "these words\nand these")
+    assert parse("/title\tTea") == ParsedCommand("title", "Tea")
     for words in ("/", "/ new idea"):
         with pytest.raises(InvalidPayload, match="there is no command"):
             parse(words)
 
 
-def test_an_edit_replaces_what_was_offered_and_one_that_is_given_up_replaces_nothing(
+def test_an_edit_replaces_the_offered_text_and_an_abandoned_edit_replaces_nothing(
     shown: Terminal, place: Place
 ) -> None:
     shown.enter("tea")
     shown.wait_for("You said 'tea'.")
     shown.enter("/edit")
-    shown.wait_until(lambda seen: "Enter says this" in seen and seen.endswith("› tea"))
+    shown.wait_until(lambda seen: "Enter sends this" in seen and seen.endswith("› tea"))
     shown.enter(" and milk")
     shown.wait_for("You said 'tea and milk'.")
     shown.enter("/edit")
-    shown.wait_until(lambda seen: seen.count("Enter says this") == 2 and seen.endswith("› tea and milk"))
+    shown.wait_until(lambda seen: seen.count("Enter sends this") == 2 and seen.endswith("› tea and milk"))
     shown.control_c()
     shown.wait_until(lambda seen: seen.endswith("›"))
     shown.enter("sugar")
@@ -264,7 +272,7 @@ def test_a_name_that_fits_several_sessions_lists_them(folder: Path, place: Place
 
     told = piped(folder, *with_database(place), said=b"/resume ses_\n").stdout.decode().splitlines()
 
-    assert "['ses_' could be any of these:" in told
+    assert "['ses_' matches several sessions:" in told
     assert sum(line.startswith("  ses_") for line in told) == 2
 
 
@@ -272,7 +280,7 @@ def test_a_name_that_fits_several_sessions_lists_them(folder: Path, place: Place
     ("arguments", "complaint"),
     [
         (["--session", "ses_01kb000000000000000000000x"], "error: "),
-        (["--session", "nonsense"], "error: no session is called 'nonsense'"),
+        (["--session", "nonsense"], "error: there is no session with the id or prefix 'nonsense'"),
         (["--address", "nonsense"], "error: "),
         (["--agent", "nobody:here"], "error: "),
         (["--to", "nobody"], "error: no agent is called 'nobody'"),
@@ -322,7 +330,7 @@ def test_nonsense_from_a_pipe_is_complained_about_and_the_rest_is_answered(folde
     lines = told.stdout.decode().splitlines()
     assert told.returncode == 0
     assert told.stderr == b""
-    assert "[there is no command /bogus (/help lists them; // begins a message with a slash.)]" in lines
+    assert "[there is no command /bogus (/help lists the commands; // starts a message with a slash.)]" in lines
     assert [line for line in lines if line.startswith("You said")] == [
         "You said '/slash'.",
         "You said '��'.",
@@ -341,7 +349,7 @@ def test_a_tool_that_asks_can_be_answered_from_a_pipe(folder: Path, place: Place
     told = piped(folder, "--db", str(place), "--agent", "scripted", said=b"ask Shall I?\n/approve\n/title Done\n")
 
     text = told.stdout.decode()
-    assert '[confirm asks to run with {"question":"Shall I?"}]' in text
+    assert '[confirm needs approval to run with {"question":"Shall I?"}]' in text
     assert "✓ confirm" in text
     assert text.index("✓ confirm") < text.index("[title: Done]")
 
@@ -402,7 +410,47 @@ def test_a_turn_whose_process_died_is_marked_when_the_session_is_opened_again(fo
         seen = shown.wait_for("✗ interrupted")
 
     assert re.findall(r"number (\d)\.", seen) == ["0", "1", "2"]
-    assert "what was said is kept" in seen
+    assert "the partial answer is kept" in seen
+
+
+def test_a_person_lets_a_tool_that_may_have_run_run_again(folder: Path, tmp_path: Path) -> None:
+    payments, options = with_cashier(folder), ("--db", str(tmp_path / "chat.db"), "--agent", "cashier:agent")
+    with chatting(folder, *options) as shown:
+        shown.enter("/rerun")
+        shown.wait_for("no tool waits for this decision")
+        shown.enter("/continue")
+        shown.wait_for("the last turn was not interrupted")
+        shown.enter("pay 5")
+        shown.wait_until(lambda _: payments.exists() and payments.read_text().endswith("\n"))
+        shown.process.kill()
+        shown.process.wait()
+
+    with chatting(folder, *options) as shown:
+        shown.wait_for('pay may have run with {"amount":5}: /rerun allows it again')
+        shown.enter("/rerun")
+        shown.wait_for("pay may run once more when /continue resumes the turn")
+        assert len(payments.read_text().split()) == 1
+        shown.enter("/continue")
+        shown.wait_for("It is paid.")
+        shown.enter("/rerun")
+        shown.wait_for("no tool waits for this decision")
+
+    assert len(set(payments.read_text().split())) == 2
+
+
+def test_a_turn_goes_on_without_the_tool_that_may_have_run(folder: Path, tmp_path: Path) -> None:
+    payments, options = with_cashier(folder), ("--db", str(tmp_path / "chat.db"), "--agent", "cashier:agent")
+    with chatting(folder, *options) as shown:
+        shown.enter("pay 5")
+        shown.wait_until(lambda _: payments.exists() and payments.read_text().endswith("\n"))
+        shown.process.kill()
+        shown.process.wait()
+
+    with chatting(folder, *options) as shown:
+        shown.wait_for("/rerun allows it again")
+        shown.enter("/continue")
+        shown.wait_for("✗ failed: pay was cut off before its result was known")
+    assert len(payments.read_text().split()) == 1
 
 
 # --- exports --------------------------------------------------------------------------------------------------------
@@ -415,9 +463,24 @@ def test_an_export_is_a_whole_session_and_overwrites_nothing(folder: Path, place
         said=b"hello\n/export a.json\n/export a.json\n/export no/such/b.json\n/export Markdown\n",
     )
 
-    document = json.loads((folder / "a.json").read_text())
-    session = document["session"]["id"]
+    header = json.loads((folder / "a.json").read_text().splitlines()[0])
+    session = header["session"]["id"]
     assert (folder / f"{session}.md").read_text().startswith(f"# {session}\n")
-    assert "a.json is there already" in told.stdout.decode()
+    assert "a.json already exists" in told.stdout.decode()
     assert "b.json cannot be written: No such file" in told.stdout.decode()
     assert stat.S_IMODE((folder / "a.json").stat().st_mode) == 0o600
+
+
+def test_an_export_writes_into_no_file_and_through_no_link_that_lies_in_wait(folder: Path, place: Place) -> None:
+    victim = folder / "victim"
+    victim.write_text("untouched")
+    (folder / ".a.json.part").symlink_to(victim)
+    (folder / "b.json").symlink_to(folder / "elsewhere")
+    told = piped(folder, *with_database(place), said=b"hello\n/export a.json\n/export b.json\n")
+
+    assert victim.read_text() == "untouched"
+    assert json.loads((folder / "a.json").read_text().splitlines()[0])["session"]
+    assert not (folder / "a.json").is_symlink()
+    assert "b.json already exists" in told.stdout.decode()
+    assert not (folder / "elsewhere").exists()
+    assert sorted(one.name for one in folder.glob(".*.part")) == [".a.json.part"]

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from backstay.testing.opening import open_sqlite
-from backstay.testing.vfs import Disk, Mark, Recorded, Tape
-from tests.crash.images import Image, Platter, everything, lay
-from tests.crash.scenario import Acknowledged, Opener, Play, Story, story
+from backstay.testing.manual_clock import ManualClock
+from tests.crash.disk_images import Image, Platter, everything, lay
+from tests.crash.workload import Acknowledged, Opener, Play, Story, story
+from tests.open_sqlite import open_sqlite
+from tests.simulated_disk import Disk, Mark, Recorded, Tape
 
 
 class Recording(NamedTuple):
@@ -59,11 +60,18 @@ def _stories(steps: Sequence[Recorded], folder: Path) -> Iterator[Story]:
             yield told(platter.image(everything), folder)
 
 
+def after_a_reboot() -> ManualClock:
+    """The clock of a machine that was started again: nobody who ran before is alive."""
+    clock = ManualClock()
+    clock.reboot()
+    return clock
+
+
 def told(image: Image, folder: Path) -> Story:
     """The story that a machine tells which starts from this image."""
     path = lay(image, folder / "image")
     try:
-        with open_sqlite(path) as store:
+        with open_sqlite(path, clock=after_a_reboot()) as store:
             return story(store)
     finally:
         shutil.rmtree(path.parent)

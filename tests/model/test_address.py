@@ -16,7 +16,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from backstay.errors import InvalidAddress
-from backstay.model.address import (
+from backstay.model.addresses.address import (
     Address,
     AgentIdentity,
     AgentPart,
@@ -25,7 +25,7 @@ from backstay.model.address import (
     WorkspaceAddress,
     workspace_place,
 )
-from backstay.model.spelling import spell_part
+from backstay.model.addresses.spelling import spell_part
 
 NFC, NFD = "caf\u00e9", "cafe\u0301"
 NASTY = ":/|\n\r\t %?&=#~+.\\'\"\u00e9e\u0301\u200b\u202e\u6771\U0001f600aA7"
@@ -150,7 +150,7 @@ def test_the_key_is_the_sha_256_of_the_spelling() -> None:
 def test_the_key_is_the_same_in_every_process(tmp_path: Path) -> None:
     script = """
 import sys
-from backstay.model.address import Address, AgentIdentity
+from backstay.model.addresses.address import Address, AgentIdentity
 print(Address.chat("telegram", "dm", chat="4 2", user="\\u00e9").key)
 print(Address.workspace(sys.argv[1], scope="r", agent=AgentIdentity(instance_id="i")).key)
 """
@@ -281,7 +281,7 @@ def test_parsing_does_not_follow_links(tmp_path: Path) -> None:
 def test_parsing_opens_nothing() -> None:
     script = """
 import sys
-from backstay.model.address import Address
+from backstay.model.addresses.address import Address
 Address.parse("workspace:///warm?mode=sentinel&scope=2026-01-01&agent=default")
 seen = []
 sys.addaudithook(lambda event, arguments: seen.append(event))

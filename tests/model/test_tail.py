@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from backstay import Text, ToolCall, ToolResult
 from backstay.model.content import Part, Role
+from backstay.model.history.projection import INTERRUPTED, readable
+from backstay.model.history.tail import tail_of
+from backstay.model.history.token_estimate import estimate
 from backstay.model.ids import MessageId
 from backstay.model.message import Message
-from backstay.model.projection import INTERRUPTED, readable
-from backstay.model.tail import tail_of
-from backstay.model.weight import estimate
 
 
 def weigh(message: Message) -> int:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.crash.conftest import rounds
-from tests.servers.pgbouncer import Pgbouncer
-from tests.servers.postgres import Home, Postgres
-from tests.servers.proxy import Proxy
+from tests.postgres_servers.faulty_proxy import Proxy
+from tests.postgres_servers.pgbouncer import Pgbouncer
+from tests.postgres_servers.postgres import Home, Postgres
 
 __all__ = ["rounds"]
 

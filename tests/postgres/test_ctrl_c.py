@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from backstay import open_store
-from tests.postgres.speaker import ME, PATIENCE
-from tests.servers.postgres import Postgres
+from tests.postgres.acknowledged_writer import ME, PATIENCE
+from tests.postgres_servers.postgres import Postgres
 
 PROGRAM = """
 import signal, sys
@@ -21,7 +21,7 @@ with open_store(sys.argv[1]) as store:
         store.rename(sys.argv[2], "renamed", owner="me")
     except KeyboardInterrupt:
         print("interrupted", store.session(sys.argv[2], owner="me").title)
-    print("goes on", store.touch(sys.argv[2], owner="me").activity)
+    print("goes on", store.pin(sys.argv[2], True, owner="me").pinned)
 """
 # Whoever renames a session waits for a lock: at once, or when it commits.
 WAIT = """
@@ -66,5 +66,5 @@ def test_a_ctrl_c_leaves_nothing_undecided(postgres: Postgres, name: str, when: 
                 connection.execute("SELECT pg_advisory_unlock(42)")
             said, _ = program.communicate(timeout=PATIENCE)
 
-    assert said.splitlines() == [f"interrupted {title}", "goes on 1"]
+    assert said.splitlines() == [f"interrupted {title}", "goes on True"]
     assert program.returncode == 0

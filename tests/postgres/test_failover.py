@@ -11,19 +11,23 @@ from backstay import Store, open_store
 from backstay.model import message as m
 from backstay.model.ids import SessionId
 from backstay.model.turn import Recorded
-from tests.postgres.crowd import Hosts, check, talk
-from tests.postgres.speaker import ME, PATIENCE, request
-from tests.servers.pair import Pair
-from tests.servers.postgres import Home, Postgres
+from tests.postgres.acknowledged_writer import ME, PATIENCE, request
+from tests.postgres.many_sessions import Hosts, check, talk
+from tests.postgres_servers.postgres import Home, Postgres
+from tests.postgres_servers.standby_pair import StandbyPair
 
 WRITERS = 4
 # So many acknowledgements lie between two failovers.
 DISTANCE = 40
 
 
+# The server writes its log seldom, so that a crash loses many words that were stored without a sync.
+LAZY = {"wal_writer_delay": "10s", "wal_writer_flush_after": "1MB"}
+
+
 @pytest.fixture
-def pair(postgres_home: Home) -> Iterator[Pair]:
-    with Pair(postgres_home) as pair:
+def pair(postgres_home: Home) -> Iterator[StandbyPair]:
+    with StandbyPair(postgres_home, settings=LAZY) as pair:
         yield pair
 
 
@@ -44,7 +48,7 @@ class Progress:
             assert self._condition.wait_for(lambda: self._acknowledged >= number, PATIENCE), self._acknowledged
 
 
-def test_a_failover_loses_and_repeats_nothing_that_was_acknowledged(pair: Pair, rounds: int) -> None:
+def test_a_failover_loses_and_repeats_nothing_that_was_acknowledged(pair: StandbyPair, rounds: int) -> None:
     name = pair.primary.database()
     progress, over = Progress(), threading.Event()
     with open_store(pair.url(name)) as store, ThreadPoolExecutor(WRITERS) as threads:
@@ -67,7 +71,7 @@ def test_a_failover_loses_and_repeats_nothing_that_was_acknowledged(pair: Pair, 
             assert store.session(session, owner=ME).turns == number
 
 
-def test_what_the_standby_does_not_have_is_not_acknowledged_however_often_it_is_looked_up(pair: Pair) -> None:
+def test_a_write_missing_on_the_standby_is_not_acknowledged_however_often_looked_up(pair: StandbyPair) -> None:
     with open_store(pair.url(pair.primary.database())) as store, ThreadPoolExecutor(2) as threads:
         session = store.create(owner=ME).id
 
@@ -91,21 +95,21 @@ def test_what_the_standby_does_not_have_is_not_acknowledged_however_often_it_is_
         assert [message.text for message in store.messages(session, owner=ME).messages] == ["only once"]
 
 
-def test_turns_that_run_during_a_failover_end_once_with_all_that_was_stored(pair: Pair, tmp_path: Path) -> None:
+def test_turns_that_run_during_a_failover_end_once_with_all_that_was_stored(pair: StandbyPair, tmp_path: Path) -> None:
     url = pair.url(pair.primary.database())
 
     def fail_over() -> None:
         pair.lose_primary()
         pair.promote()
 
-    with Hosts(url, tmp_path / "diary") as hosts:
+    with Hosts(url, tmp_path) as hosts:
         endings = talk(url, turns=2, strikes=1, strike=fail_over)
 
     check(url, endings, hosts.begun(), server_lost=True)
 
 
 def test_turns_that_run_while_the_server_is_killed_and_recovers_end_once(postgres_home: Home, tmp_path: Path) -> None:
-    with Postgres(postgres_home) as server, Hosts(server.url(), tmp_path / "diary") as hosts:
+    with Postgres(postgres_home, settings=LAZY) as server, Hosts(server.url(), tmp_path) as hosts:
 
         def crash() -> None:
             server.kill()
@@ -128,7 +132,7 @@ def _write(store: Store, session: SessionId, progress: Progress, over: threading
     """Record notes, each until it is acknowledged; how many were."""
     number = 0
     while not over.is_set():
-        request(store.record, session, [m.user(f"note {number}")], owner=ME, request_id=f"request {number}")
+        request(store.record, session, [m.user(f"note {number}")], owner=ME, request_id=f"{session} {number}")
         progress.count()
         number += 1
     return number

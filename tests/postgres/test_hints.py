@@ -14,11 +14,11 @@ from backstay import Address, App, Timing, open_store
 from backstay.agents.adapters import AgentLike
 from backstay.model.event import SessionRenamed
 from backstay.model.turn import Completed
-from backstay.runtime.session import SessionHandle
-from tests.runtime_processes.stage import echo, listening, play
-from tests.servers.pgbouncer import Pgbouncer
-from tests.servers.postgres import Postgres
-from tests.servers.proxy import Proxy
+from backstay.runtime.session_handle import Session
+from tests.postgres_servers.faulty_proxy import Proxy
+from tests.postgres_servers.pgbouncer import Pgbouncer
+from tests.postgres_servers.postgres import Postgres
+from tests.runtime_processes.turn_in_child import echo, listening
 
 CHAT = Address.chat("telegram", "dm", chat="42")
 HOURLY = Timing(poll=3_600)
@@ -34,14 +34,14 @@ END $$
 
 @asynccontextmanager
 async def an_app(
-    url: str, *, agent: AgentLike | None = None, timing: Timing | None = None, prompt: bool = True
+    url: str, *, agent: AgentLike | None = None, timing: Timing | None = None, notify: bool = True
 ) -> AsyncIterator[App]:
     """An app with its own connections: to any other, it might as well be on another machine."""
-    async with backstay.open(url, agent=agent, timing=timing, prompt=prompt) as app:
+    async with backstay.open(url, agent=agent, timing=timing, notify=notify) as app:
         yield app
 
 
-async def names_until(session: SessionHandle, last: str) -> list[str | None]:
+async def names_until(session: Session, last: str) -> list[str | None]:
     """What the session was called, one name after the other."""
     names = []
     async with listening(session.follow()) as story:
@@ -58,85 +58,79 @@ async def listeners(postgres: Postgres, name: str, number: int) -> None:
     await asyncio.to_thread(postgres.query, AWAIT_LISTENERS.format(name=name, number=number))
 
 
-def test_who_follows_learns_of_a_commit_elsewhere_without_polling(postgres: Postgres, name: str) -> None:
-    async def story() -> list[str | None]:
-        url = postgres.url(name)
-        async with an_app(url, timing=HOURLY) as here, an_app(url, timing=HOURLY) as there:
-            following = asyncio.create_task(names_until(await here.session(CHAT), "three"))
-            elsewhere = await there.session(CHAT)
-            for title in ("one", "two", "three"):
-                await elsewhere.rename(title)
-            return await following
+async def test_who_follows_learns_of_a_commit_elsewhere_without_polling(postgres: Postgres, name: str) -> None:
+    url = postgres.url(name)
+    async with an_app(url, timing=HOURLY) as here, an_app(url, timing=HOURLY) as there:
+        following = asyncio.create_task(names_until(await here.session(CHAT), "three"))
+        elsewhere = await there.session(CHAT)
+        for title in ("one", "two", "three"):
+            await elsewhere.rename(title)
+        result = await following
 
-    assert play(story()) == ["one", "two", "three"]
-
-
-def test_a_worker_learns_of_a_waiting_turn_without_polling(postgres: Postgres, name: str) -> None:
-    async def story() -> object:
-        url = postgres.url(name)
-        async with an_app(url, timing=HOURLY) as door, an_app(url, agent=echo, timing=HOURLY):
-            turn = await (await door.session(CHAT)).send("hello")
-            return await turn.outcome()
-
-    assert play(story()) == Completed()
+    assert result == ["one", "two", "three"]
 
 
-def test_a_line_that_is_cut_is_made_again_and_nothing_is_missed(postgres: Postgres, name: str, network: Proxy) -> None:
-    async def story() -> list[str | None]:
-        url = postgres.url(name)
-        async with an_app(network.url(name), timing=HOURLY) as here, an_app(url, prompt=False) as there:
-            following = asyncio.create_task(names_until(await here.session(CHAT), "three"))
-            elsewhere = await there.session(CHAT)
-            for title in ("one", "two", "three"):
-                await listeners(postgres, name, 1)
-                network.refuse()
-                await listeners(postgres, name, 0)
-                # Nobody sends a hint for this: it is seen when the line stands again.
-                await elsewhere.rename(title)
-                network.accept()
-            return await following
+async def test_a_worker_learns_of_a_waiting_turn_without_polling(postgres: Postgres, name: str) -> None:
+    url = postgres.url(name)
+    async with an_app(url, timing=HOURLY) as door, an_app(url, agent=echo, timing=HOURLY):
+        turn = await (await door.session(CHAT)).send("hello", allow_unserved=True)
+        result = await turn.outcome()
 
-    assert play(story()) == ["one", "two", "three"]
+    assert result == Completed()
 
 
-@pytest.mark.parametrize("prompt", [True, False], ids=["hinted", "unhinted"])
-def test_hints_that_nobody_sends_are_not_missed(postgres: Postgres, name: str, prompt: bool) -> None:
-    async def story() -> list[str | None]:
-        url = postgres.url(name)
-        async with an_app(url, prompt=prompt) as here:
-            following = asyncio.create_task(names_until(await here.session(CHAT), "two"))
-            with open_store(url) as store:
-                session = store.resolve(CHAT, owner="local").session.id
-                for title in ("one", "two"):
-                    store.rename(session, title, owner="local")
-            return await following
+async def test_a_line_that_is_cut_is_made_again_and_nothing_is_missed(
+    postgres: Postgres, name: str, network: Proxy
+) -> None:
+    url = postgres.url(name)
+    async with an_app(network.url(name), timing=HOURLY) as here, an_app(url, notify=False) as there:
+        following = asyncio.create_task(names_until(await here.session(CHAT), "three"))
+        elsewhere = await there.session(CHAT)
+        for title in ("one", "two", "three"):
+            await listeners(postgres, name, 1)
+            network.refuse()
+            await listeners(postgres, name, 0)
+            # Nobody sends a hint for this: it is seen when the line stands again.
+            await elsewhere.rename(title)
+            network.accept()
+        result = await following
 
-    assert play(story()) == ["one", "two"]
+    assert result == ["one", "two", "three"]
 
 
-def test_behind_a_pooler_nobody_listens_and_everything_is_seen_by_polling(
+@pytest.mark.parametrize("notify", [True, False], ids=["hinted", "unhinted"])
+async def test_hints_that_nobody_sends_are_not_missed(postgres: Postgres, name: str, notify: bool) -> None:
+    url = postgres.url(name)
+    async with an_app(url, notify=notify) as here:
+        following = asyncio.create_task(names_until(await here.session(CHAT), "two"))
+        with open_store(url) as store:
+            session = store.resolve(CHAT, owner="local").session.id
+            for title in ("one", "two"):
+                store.rename(session, title, owner="local")
+        result = await following
+
+    assert result == ["one", "two"]
+
+
+async def test_behind_a_pooler_nobody_listens_and_everything_is_seen_by_polling(
     postgres: Postgres, name: str, pool: Pgbouncer
 ) -> None:
-    async def story() -> tuple[object, list[str | None]]:
-        url = pool.url(name)
-        async with an_app(url) as here, an_app(url, agent=echo) as there:
-            session, elsewhere = await here.session(CHAT), await there.session(CHAT)
-            following = asyncio.create_task(names_until(session, "two"))
-            outcome = await (await session.send("hello")).outcome()
-            for title in ("one", "two"):
-                await elsewhere.rename(title)
-            names = await following
-            await listeners(postgres, name, 0)
-            return outcome, names
-
-    assert play(story()) == (Completed(), ["one", "two"])
-
-
-def test_an_app_that_is_closed_listens_no_more(postgres: Postgres, name: str) -> None:
-    async def story() -> None:
-        url = postgres.url(name)
-        async with an_app(url):
-            await listeners(postgres, name, 1)
+    url = pool.url(name)
+    async with an_app(url) as here, an_app(url, agent=echo) as there:
+        session, elsewhere = await here.session(CHAT), await there.session(CHAT)
+        following = asyncio.create_task(names_until(session, "two"))
+        outcome = await (await session.send("hello")).outcome()
+        for title in ("one", "two"):
+            await elsewhere.rename(title)
+        names = await following
         await listeners(postgres, name, 0)
+        result = outcome, names
 
-    play(story())
+    assert result == (Completed(), ["one", "two"])
+
+
+async def test_an_app_that_is_closed_listens_no_more(postgres: Postgres, name: str) -> None:
+    url = postgres.url(name)
+    async with an_app(url):
+        await listeners(postgres, name, 1)
+    await listeners(postgres, name, 0)

@@ -12,6 +12,6 @@ def path(place: Place) -> Place:
 
 
 @pytest.fixture(params=[True, False], ids=["told", "polling"])
-def prompt(request: pytest.FixtureRequest) -> bool:
-    """With and without the shortcut inside the process: it may only make things prompt."""
+def notify(request: pytest.FixtureRequest) -> bool:
+    """With and without the shortcut inside the process: it may only make things notify."""
     return bool(request.param)

@@ -4,13 +4,17 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import pytest
+
 import backstay
 from backstay import Address, Text
-from backstay.agents.blocking import BlockingTurn
+from backstay.agents.blocking_agent import BlockingAgentTurn
 from backstay.agents.port import AgentTurn
+from backstay.errors import StoreMoved
 from backstay.model.content import Body
 from backstay.model.event import TextDelta, TurnEnded
 from backstay.model.turn import Completed, Failed
+from tests.crash.worker_processes import open_files
 
 CHAT = Address.chat("telegram", "dm", chat="42")
 
@@ -70,11 +74,14 @@ def test_an_agent_that_raises_fails_with_its_reason_and_keeps_what_it_said(tmp_p
             last = (await session.messages())[-1]
             return outcome, last.text, last.partial
 
-    assert asyncio.run(story()) == (Failed("ValueError: no more words"), "half an ans", True)
+    outcome, said, partial = asyncio.run(story())
+    assert isinstance(outcome, Failed)
+    assert outcome.reason.startswith("the agent raised ValueError (turn trn_")
+    assert (said, partial) == ("half an ans", True)
 
 
 def test_a_blocking_generator_is_an_agent_too(tmp_path: Path) -> None:
-    def slow_old_library(turn: BlockingTurn) -> Iterator[Body]:
+    def slow_old_library(turn: BlockingAgentTurn) -> Iterator[Body]:
         assert backstay.current().id == turn.id
         yield Text("from ")
         yield Text("a thread")
@@ -91,8 +98,8 @@ def test_a_blocking_generator_is_an_agent_too(tmp_path: Path) -> None:
 def test_a_turn_accepted_by_one_app_is_answered_by_another_that_serves_its_agent(tmp_path: Path) -> None:
     async def story() -> str:
         async with (
-            backstay.open(tmp_path / "chat.db", prompt=False) as door,
-            backstay.open(tmp_path / "chat.db", agent=echo, prompt=False),
+            backstay.open(tmp_path / "chat.db", notify=False) as door,
+            backstay.open(tmp_path / "chat.db", agent=echo, notify=False),
         ):
             session = await door.session(CHAT)
             turn = await session.send("anybody there?")
@@ -118,3 +125,16 @@ def test_cancelling_keeps_what_was_said(tmp_path: Path) -> None:
             return type(outcome).__name__, (await session.messages())[-1].text
 
     assert asyncio.run(story()) == ("Cancelled", "one ")
+
+
+def test_an_app_that_fails_to_open_leaves_nothing_open(tmp_path: Path) -> None:
+    backstay.open_store(tmp_path / "chat.db").close()
+    backstay.move(tmp_path / "chat.db", tmp_path / "moved.db")
+
+    async def story() -> None:
+        for _ in range(2):
+            with pytest.raises(StoreMoved):
+                await backstay.open(tmp_path / "chat.db", agent=echo).__aenter__()
+            assert open_files(tmp_path) == []
+
+    asyncio.run(story())

@@ -1,7 +1,6 @@
 """The blocking app: the same verbs for scripts and notebooks, each waiting until it is done."""
 
 import asyncio
-import inspect
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -14,20 +13,17 @@ import pytest
 
 import backstay
 from backstay import Address, Text, Timing
-from backstay.agents.blocking import BlockingTurn as AgentsTurn
+from backstay.agents.blocking_agent import BlockingAgentTurn as AgentsTurn
 from backstay.agents.port import AgentTurn
 from backstay.agents.tools import tool
 from backstay.errors import BackstayError, ConfigError, NotFound, SessionBusy, StoreUnavailable
 from backstay.model import message
 from backstay.model.content import Body
 from backstay.model.event import Event, SessionDeleted, SessionRenamed, TextDelta, ToolCalled, TurnEnded
-from backstay.model.turn import Cancelled, Completed, Failed, Interrupted
-from backstay.runtime.app import App
-from backstay.runtime.blocking import BlockingApp, BlockingSession, BlockingTurn, Portal
-from backstay.runtime.session import SessionHandle
-from backstay.runtime.turn import TurnHandle
+from backstay.model.turn import Cancelled, Completed, Interrupted
+from backstay.runtime.blocking import Portal
 from tests.databases import Place
-from tests.runtime.stage import PATIENCE, Gate, echo, told, words_in
+from tests.runtime.controlled_agents import PATIENCE, Gate, echo, told, words_in
 
 CHAT = Address.chat("telegram", "dm", chat="42")
 
@@ -52,27 +48,6 @@ class Latch:
     def open(self) -> None:
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._gate.open)
-
-
-@pytest.mark.parametrize(
-    ("awaited", "blocking"), [(App, BlockingApp), (SessionHandle, BlockingSession), (TurnHandle, BlockingTurn)]
-)
-def test_every_verb_is_there_with_the_same_parameters(awaited: type, blocking: type) -> None:
-    def verbs(handle: type) -> dict[str, list[tuple[str, object]]]:
-        return {
-            name: [(parameter.name, parameter.default) for parameter in inspect.signature(method).parameters.values()]
-            for name, method in inspect.getmembers(handle, inspect.isfunction)
-            # `owned_by` and `report_to` are for servers, which never block.
-            if not name.startswith("_") and name not in ("close", "owned_by", "report_to")
-        }
-
-    assert verbs(blocking) == verbs(awaited)
-
-
-def test_opening_takes_the_same_choices() -> None:
-    assert list(inspect.signature(backstay.open_blocking).parameters) == list(
-        inspect.signature(backstay.open).parameters
-    )
 
 
 def test_a_script_sends_reads_and_changes_its_mind(path: Place) -> None:
@@ -331,7 +306,7 @@ def test_what_an_agent_raises_is_an_outcome_and_no_exception_of_the_script(path:
 
     with backstay.open_blocking(path, agent=faulty) as app:
         turn = app.session().send("hello")
-        assert turn.outcome() == Failed("ValueError: no more words")
+        assert turn.outcome().reason.startswith("the agent raised ValueError (turn trn_")
         assert isinstance(list(turn.events())[-1].body, TurnEnded)
         assert app.abandoned == 0
 
@@ -351,10 +326,34 @@ def test_ctrl_c_lets_go_of_what_is_followed_in_good_order() -> None:
 
     portal = Portal()
     try:
-        steps = portal.each(slow_to_end())
+        steps = portal.iterate(slow_to_end())
         assert next(steps) == 1
         with pytest.raises(KeyboardInterrupt):
             next(steps)
         assert ended == ["in good order"]
     finally:
         portal.close()
+
+
+def test_a_script_can_close_the_live_agents_that_are_not_in_use(path: Path) -> None:
+    closed = threading.Event()
+
+    class Kept:
+        async def stream(self, turn: AgentTurn) -> AsyncIterator[Body]:
+            yield Text("hello")
+
+        async def aclose(self) -> None:
+            closed.set()
+
+    with backstay.open_blocking(path, agent=Kept) as app:
+        session = app.session()
+        for _ in range(2):
+            assert session.send("hello").outcome() == Completed()
+            # The agent is given back just after the outcome can be read.
+            while app.pool.statistics.in_use:
+                pass
+        assert app.pool.statistics.hits == 1
+        assert app.pool.expire() == 0
+        assert app.pool.trim() == 1
+        assert closed.wait(60)
+        assert app.pool.statistics.kept == 0

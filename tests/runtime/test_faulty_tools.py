@@ -13,7 +13,10 @@ from backstay.agents.port import AgentTurn
 from backstay.agents.tools import Tool, ToolFailed
 from backstay.model.content import Body
 from backstay.model.turn import Completed
-from tests.runtime.stage import AgentFunction, play, story_of
+from tests.runtime.controlled_agents import AgentFunction, play, story_of
+
+# What is checked here is what the runtime does with agents and answers: the engine cannot matter.
+pytestmark = pytest.mark.engines("sqlite")
 
 
 class Unspeakable(Exception):
@@ -117,17 +120,16 @@ def make_it_wait() -> Any:  # Any: a function that looks like any other
 
 
 @pytest.mark.parametrize("function", [Awaitable(), make_it_wait], ids=["object", "function"])
-def test_a_tool_whose_function_only_turns_out_to_be_async_is_awaited(path: Path, function: Callable[[], Any]) -> None:
+async def test_a_tool_whose_function_only_turns_out_to_be_async_is_awaited(
+    path: Path, function: Callable[[], Any]
+) -> None:
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
         yield Text(await turn.call(Tool(name="do", function=function), {}))
 
-    async def story() -> None:
-        async with backstay.open(path, agent=agent) as app:
-            session = await app.session()
-            assert await (await session.send("do it")).outcome() == Completed()
-            assert (await session.messages())[-1].text == "done"
-
-    play(story())
+    async with backstay.open(path, agent=agent) as app:
+        session = await app.session()
+        assert await (await session.send("do it")).outcome() == Completed()
+        assert (await session.messages())[-1].text == "done"
 
 
 # --- what is stored is what was said --------------------------------------------------------------------------------
@@ -143,18 +145,15 @@ async def restless(turn: AgentTurn) -> AsyncIterator[Body]:
     state["seen"] = object()
 
 
-def test_what_is_stored_is_what_was_said_whatever_becomes_of_it_later(path: Path) -> None:
-    async def story() -> None:
-        async with backstay.open(path, agent=restless) as app:
-            session = await app.session()
-            assert await (await session.send("go")).outcome() == Completed()
-            said = [part.data for part in (await session.messages())[-1].parts if isinstance(part, Custom)]
-            assert said == [{"step": step, "seen": list(range(step + 1))} for step in range(4)]
-
-    play(story())
+async def test_what_is_stored_is_what_was_said_whatever_becomes_of_it_later(path: Path) -> None:
+    async with backstay.open(path, agent=restless) as app:
+        session = await app.session()
+        assert await (await session.send("go")).outcome() == Completed()
+        said = [part.data for part in (await session.messages())[-1].parts if isinstance(part, Custom)]
+        assert said == [{"step": step, "seen": list(range(step + 1))} for step in range(4)]
 
 
-def test_a_call_is_written_down_and_run_with_the_arguments_it_was_made_with(path: Path) -> None:
+async def test_a_call_is_written_down_and_run_with_the_arguments_it_was_made_with(path: Path) -> None:
     async def look(at: list[str]) -> list[str]:
         return at
 
@@ -165,15 +164,12 @@ def test_a_call_is_written_down_and_run_with_the_arguments_it_was_made_with(path
         at.append("there")
         yield Text(", ".join(await calling))
 
-    async def story() -> None:
-        async with backstay.open(path, agent=agent) as app:
-            session = await app.session()
-            await story_of(await session.send("go"))
-            parts = [part for message in await session.messages() for part in message.parts][1:]
-            assert parts[0] == ToolCall("ledger-1", "look", {"at": ["here"]})
-            assert parts[1:] == [ToolResult("ledger-1", ["here"]), Text("here")]
-
-    play(story())
+    async with backstay.open(path, agent=agent) as app:
+        session = await app.session()
+        await story_of(await session.send("go"))
+        parts = [part for message in await session.messages() for part in message.parts][1:]
+        assert parts[0] == ToolCall("ledger-1", "look", {"at": ["here"]})
+        assert parts[1:] == [ToolResult("ledger-1", ["here"]), Text("here")]
 
 
 @pytest.mark.parametrize(
@@ -184,7 +180,7 @@ def test_a_call_is_written_down_and_run_with_the_arguments_it_was_made_with(path
     ],
     ids=["cost", "tokens"],
 )
-def test_usage_that_adds_up_to_too_much_leaves_a_turn_that_can_be_ended_and_read(
+async def test_usage_that_adds_up_to_too_much_leaves_a_turn_that_can_be_ended_and_read(
     path: Path, reports: list[Usage]
 ) -> None:
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -192,15 +188,12 @@ def test_usage_that_adds_up_to_too_much_leaves_a_turn_that_can_be_ended_and_read
         for report in reports:
             yield report
 
-    async def story() -> None:
-        async with backstay.open(path, agent=agent) as app:
-            session = await app.session()
-            turns = [await session.send("one"), await session.send("two")]
-            for turn in turns:
-                await turn.outcome()
-                assert (await turn.read()).state == "ended"
-        async with backstay.open(path) as app:
-            assert [message.text for message in await (await app.session(session.id)).messages()][-1] == "dear"
-            assert (await app.turn(turns[0].id)).id == turns[0].id
-
-    play(story())
+    async with backstay.open(path, agent=agent) as app:
+        session = await app.session()
+        turns = [await session.send("one"), await session.send("two")]
+        for turn in turns:
+            await turn.outcome()
+            assert (await turn.read()).state == "ended"
+    async with backstay.open(path) as app:
+        assert [message.text for message in await (await app.session(session.id)).messages()][-1] == "dear"
+        assert (await app.turn(turns[0].id)).id == turns[0].id

@@ -11,7 +11,8 @@ import pytest
 
 import backstay
 from backstay import Address, Text, Timing, ToolCall, ToolResult, open_store
-from backstay.agents.blocking import BlockingTurn
+from backstay.agents.adapters import AgentLike
+from backstay.agents.blocking_agent import BlockingAgentTurn
 from backstay.agents.port import AgentTurn
 from backstay.agents.tools import MayHaveRun, Tool, ToolFailed, tool
 from backstay.errors import Conflict
@@ -19,16 +20,16 @@ from backstay.model.content import Body
 from backstay.model.event import ToolCalled, ToolReturned, TurnEnded
 from backstay.model.ids import TurnId
 from backstay.model.message import Message
-from backstay.model.turn import Call, Cancelled, Completed, Failed, Interrupted
-from backstay.runtime.turn import TurnHandle
+from backstay.model.turn import Cancelled, Completed, Failed, Interrupted, ToolCallRecord
+from backstay.runtime.turn_handle import Turn
 from tests.databases import Place
-from tests.runtime.stage import PATIENCE, AgentFunction, Gate, echo, play, story_of, told, until
+from tests.runtime.controlled_agents import PATIENCE, AgentFunction, Gate, echo, play, story_of, told, until
 
 CHAT = Address.chat("telegram", "dm", chat="42")
 AT_ONCE = Timing(grace=0, poll=0.005)
 
 
-def calls_of(path: Place, turn: TurnId) -> tuple[Call, ...]:
+def calls_of(path: Place, turn: TurnId) -> tuple[ToolCallRecord, ...]:
     """The ledger of a turn as anybody else reads it."""
     with open_store(path) as store:
         return store.calls(turn, owner="local")
@@ -47,7 +48,7 @@ def calling(*calls: tuple[Tool, dict[str, Any]]) -> AgentFunction:
     return agent
 
 
-async def asked(turn: TurnHandle) -> Call:
+async def asked(turn: Turn) -> ToolCallRecord:
     """The turn's call that waits for approval, once there is one."""
     async for event in turn.events():
         if isinstance(event.body, ToolCalled) and event.body.call.approval:
@@ -58,7 +59,7 @@ async def asked(turn: TurnHandle) -> Call:
 # --- intent and result ------------------------------------------------------------------------------------------------
 
 
-def test_the_intent_is_stored_before_the_tool_runs_and_the_result_before_the_agent_sees_it(path: Place) -> None:
+async def test_a_call_is_stored_before_its_tool_runs_its_result_before_the_agent_has_it(path: Place) -> None:
     effects: list[str] = []
 
     @tool
@@ -73,15 +74,12 @@ def test_the_intent_is_stored_before_the_tool_runs_and_the_result_before_the_age
         effects.append(call.effect)
         yield Text("done")
 
-    async def story() -> None:
-        async with backstay.open(path, agent=agent) as app:
-            assert await (await (await app.session()).send("pay")).outcome() == Completed()
-
-    play(story())
+    async with backstay.open(path, agent=agent) as app:
+        assert await (await (await app.session()).send("pay")).outcome() == Completed()
     assert effects == ["called", "returned"]
 
 
-def test_a_tool_is_handed_the_key_of_its_call_and_only_if_it_wants_it(path: Place) -> None:
+async def test_a_tool_is_handed_the_key_of_its_call_and_only_if_it_wants_it(path: Place) -> None:
     keys: list[str] = []
 
     @tool
@@ -96,22 +94,19 @@ def test_a_tool_is_handed_the_key_of_its_call_and_only_if_it_wants_it(path: Plac
     def look() -> str:
         return "nothing"
 
-    async def story() -> None:
-        agent = calling((pay, {"amount": 5}), (post, {}), (look, {}), (pay, {"amount": 5}))
-        async with backstay.open(path, agent=agent) as app:
-            turn = await (await app.session()).send("pay")
-            events = [event.body for event in await story_of(turn)]
-            called = [body for body in events if isinstance(body, ToolCalled)]
-            assert [body.call.arguments for body in called] == [{"amount": 5}, {}, {}, {"amount": 5}]
-            assert [body.key for body in called] == [call.key for call in await turn.calls()]
-            assert keys == [called[0].key, called[1].key, called[3].key]
-            assert len(set(keys)) == 3
-            assert all(key.startswith(turn.id) for key in keys)
-
-    play(story())
+    agent = calling((pay, {"amount": 5}), (post, {}), (look, {}), (pay, {"amount": 5}))
+    async with backstay.open(path, agent=agent) as app:
+        turn = await (await app.session()).send("pay")
+        events = [event.body for event in await story_of(turn)]
+        called = [body for body in events if isinstance(body, ToolCalled)]
+        assert [body.call.arguments for body in called] == [{"amount": 5}, {}, {}, {"amount": 5}]
+        assert [body.key for body in called] == [call.key for call in await turn.calls()]
+        assert keys == [called[0].key, called[1].key, called[3].key]
+        assert len(set(keys)) == 3
+        assert all(key.startswith(turn.id) for key in keys)
 
 
-def test_a_tools_error_is_stored_and_told_to_the_agent_which_may_go_on(path: Place) -> None:
+async def test_a_tools_error_is_stored_and_told_to_the_agent_which_may_go_on(path: Place) -> None:
     @tool
     def broken() -> None:
         raise ValueError("no such account")
@@ -124,28 +119,25 @@ def test_a_tools_error_is_stored_and_told_to_the_agent_which_may_go_on(path: Pla
     def rude() -> None:
         sys.exit(3)
 
-    async def story() -> None:
-        agent = calling((broken, {}), (also_broken, {}), (rude, {}), (broken, {"unknown": 1}))
-        async with backstay.open(path, agent=agent) as app:
-            session = await app.session()
-            turn = await session.send("pay")
-            assert await turn.outcome() == Completed()
-            returned = [e.body.result for e in await story_of(turn) if isinstance(e.body, ToolReturned)]
-            assert all(result.error for result in returned)
-            assert [result.output.partition(":")[0] for result in returned] == [
-                "ValueError",
-                "KeyError",
-                "SystemExit",
-                "TypeError",
-            ]
-            assert {call.effect for call in await turn.calls()} == {"returned"}
-            said = "".join(message.text for message in await session.messages() if message.role == "assistant")
-            assert said.split() == ["ToolFailed"] * 4
-
-    play(story())
+    agent = calling((broken, {}), (also_broken, {}), (rude, {}), (broken, {"unknown": 1}))
+    async with backstay.open(path, agent=agent) as app:
+        session = await app.session()
+        turn = await session.send("pay")
+        assert await turn.outcome() == Completed()
+        returned = [e.body.result for e in await story_of(turn) if isinstance(e.body, ToolReturned)]
+        assert all(result.error for result in returned)
+        assert [result.output.partition(" (")[0] for result in returned] == [
+            "it raised ValueError",
+            "it raised KeyError",
+            "it raised SystemExit",
+            "it raised TypeError",
+        ]
+        assert {call.effect for call in await turn.calls()} == {"returned"}
+        said = "".join(message.text for message in await session.messages() if message.role == "assistant")
+        assert said.split() == ["ToolFailed"] * 4
 
 
-def test_a_tools_error_that_the_agent_does_not_catch_fails_the_turn(path: Place) -> None:
+async def test_a_tools_error_that_the_agent_does_not_catch_fails_the_turn(path: Place) -> None:
     @tool
     def broken() -> None:
         raise ValueError("no such account")
@@ -154,13 +146,10 @@ def test_a_tools_error_that_the_agent_does_not_catch_fails_the_turn(path: Place)
         yield Text("I pay. ")
         await turn.call(broken, {})
 
-    async def story() -> None:
-        async with backstay.open(path, agent=agent) as app:
-            outcome = await (await (await app.session()).send("pay")).outcome()
-            assert isinstance(outcome, Failed)
-            assert "broken failed: ValueError: no such account" in outcome.reason
-
-    play(story())
+    async with backstay.open(path, agent=agent) as app:
+        outcome = await (await (await app.session()).send("pay")).outcome()
+        assert isinstance(outcome, Failed)
+        assert outcome.reason.startswith("broken failed: it raised ValueError (turn trn_")
 
 
 @pytest.mark.parametrize(
@@ -168,23 +157,22 @@ def test_a_tools_error_that_the_agent_does_not_catch_fails_the_turn(path: Place)
     [object(), {1, 2}, b"bytes", float("nan"), datetime.now(UTC), "\ud800", 1 << 80, "x" * (1 << 21)],
     ids=type,
 )
-def test_a_tool_that_returns_what_cannot_be_stored_has_failed_and_the_turn_goes_on(path: Place, output: object) -> None:
+async def test_a_tool_that_returns_what_cannot_be_stored_has_failed_and_the_turn_goes_on(
+    path: Place, output: object
+) -> None:
     @tool
     def odd() -> object:
         return output
 
-    async def story() -> None:
-        async with backstay.open(path, agent=calling((odd, {}))) as app:
-            session = await app.session()
-            turn = await session.send("look")
-            assert await turn.outcome() == Completed()
-            assert [call.effect for call in await turn.calls()] == ["returned"]
-            assert (await session.messages())[-1].text == "ToolFailed "
-
-    play(story())
+    async with backstay.open(path, agent=calling((odd, {}))) as app:
+        session = await app.session()
+        turn = await session.send("look")
+        assert await turn.outcome() == Completed()
+        assert [call.effect for call in await turn.calls()] == ["returned"]
+        assert (await session.messages())[-1].text == "ToolFailed "
 
 
-def test_tools_that_block_run_beside_each_other_and_beside_the_loop(path: Place) -> None:
+async def test_tools_that_block_run_beside_each_other_and_beside_the_loop(path: Place) -> None:
     together = threading.Barrier(12)
 
     @tool
@@ -195,16 +183,13 @@ def test_tools_that_block_run_beside_each_other_and_beside_the_loop(path: Place)
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
         yield Text(" ".join(await asyncio.gather(*(turn.call(meet, {}) for _ in range(12)))))
 
-    async def story() -> None:
-        async with backstay.open(path, agent=agent) as app:
-            session = await app.session()
-            assert await (await session.send("meet")).outcome() == Completed()
-            assert (await session.messages())[-1].text.split() == ["met"] * 12
-
-    play(story())
+    async with backstay.open(path, agent=agent) as app:
+        session = await app.session()
+        assert await (await session.send("meet")).outcome() == Completed()
+        assert (await session.messages())[-1].text.split() == ["met"] * 12
 
 
-def test_parallel_calls_each_get_their_own_result(path: Place) -> None:
+async def test_parallel_calls_each_get_their_own_result(path: Place) -> None:
     @tool
     async def double(number: int) -> int:
         for _ in range(10 - number):
@@ -216,36 +201,30 @@ def test_parallel_calls_each_get_their_own_result(path: Place) -> None:
         assert doubled == [2 * number for number in range(10)]
         yield Text("right")
 
-    async def story() -> None:
-        async with backstay.open(path, agent=agent) as app:
-            session = await app.session()
-            turn = await session.send("double")
-            assert await turn.outcome() == Completed()
-            bodies = [event.body for event in await story_of(turn)]
-            numbers = {b.call.id: b.call.arguments["number"] for b in bodies if isinstance(b, ToolCalled)}
-            results = {b.result.id: b.result.output for b in bodies if isinstance(b, ToolReturned)}
-            assert results == {call: 2 * number for call, number in numbers.items()}
-            assert len({call.key for call in await turn.calls()}) == 10
-
-    play(story())
+    async with backstay.open(path, agent=agent) as app:
+        session = await app.session()
+        turn = await session.send("double")
+        assert await turn.outcome() == Completed()
+        bodies = [event.body for event in await story_of(turn)]
+        numbers = {b.call.id: b.call.arguments["number"] for b in bodies if isinstance(b, ToolCalled)}
+        results = {b.result.id: b.result.output for b in bodies if isinstance(b, ToolReturned)}
+        assert results == {call: 2 * number for call, number in numbers.items()}
+        assert len({call.key for call in await turn.calls()}) == 10
 
 
-def test_a_call_whose_arguments_fill_the_buffer_runs_like_any_other(path: Place) -> None:
+async def test_a_call_whose_arguments_fill_the_buffer_runs_like_any_other(path: Place) -> None:
     @tool
     def measure(text: str) -> int:
         return len(text)
 
-    async def story() -> None:
-        agent = calling((measure, {"text": "x" * 5_000}), (measure, {"text": ""}))
-        async with backstay.open(path, agent=agent, timing=Timing(buffer_bytes=100)) as app:
-            session = await app.session()
-            assert await (await session.send("measure")).outcome() == Completed()
-            assert [text for role, text in told(await session.messages()) if role == "assistant"][-1] == "0 "
-
-    play(story())
+    agent = calling((measure, {"text": "x" * 5_000}), (measure, {"text": ""}))
+    async with backstay.open(path, agent=agent, timing=Timing(buffer_bytes=100)) as app:
+        session = await app.session()
+        assert await (await session.send("measure")).outcome() == Completed()
+        assert [text for role, text in told(await session.messages()) if role == "assistant"][-1] == "0 "
 
 
-def test_calls_that_an_agent_reports_itself_do_not_clash_with_those_of_the_ledger(path: Place) -> None:
+async def test_calls_that_an_agent_reports_itself_do_not_clash_with_those_of_the_ledger(path: Place) -> None:
     @tool
     def look() -> str:
         return "found"
@@ -256,14 +235,11 @@ def test_calls_that_an_agent_reports_itself_do_not_clash_with_those_of_the_ledge
             yield ToolResult(f"call-{number}", number)
         yield Text(await turn.call(look, {}))
 
-    async def story() -> None:
-        async with backstay.open(path, agent=agent) as app:
-            assert await (await (await app.session()).send("look")).outcome() == Completed()
-
-    play(story())
+    async with backstay.open(path, agent=agent) as app:
+        assert await (await (await app.session()).send("look")).outcome() == Completed()
 
 
-def test_a_blocking_agent_calls_tools_through_the_same_ledger(path: Place) -> None:
+async def test_a_blocking_agent_calls_tools_through_the_same_ledger(path: Place) -> None:
     @tool
     def pay(key: str) -> str:
         return key
@@ -272,20 +248,17 @@ def test_a_blocking_agent_calls_tools_through_the_same_ledger(path: Place) -> No
     async def broken() -> None:
         raise ValueError("no such account")
 
-    def agent(turn: BlockingTurn) -> Iterator[Body]:
+    def agent(turn: BlockingAgentTurn) -> Iterator[Body]:
         key = turn.call(pay, {})
         assert [call.key for call in calls_of(path, turn.id)] == [key]
         with pytest.raises(ToolFailed):
             turn.call(broken, {})
         yield Text("done")
 
-    async def story() -> None:
-        async with backstay.open(path, agent=agent) as app:
-            turn = await (await app.session()).send("pay")
-            assert await turn.outcome() == Completed()
-            assert [call.effect for call in await turn.calls()] == ["returned"] * 2
-
-    play(story())
+    async with backstay.open(path, agent=agent) as app:
+        turn = await (await app.session()).send("pay")
+        assert await turn.outcome() == Completed()
+        assert [call.effect for call in await turn.calls()] == ["returned"] * 2
 
 
 # --- approvals --------------------------------------------------------------------------------------------------------
@@ -303,107 +276,92 @@ class Till:
         return f"paid {amount}"
 
 
-def test_a_tool_that_asks_runs_only_after_a_person_has_agreed(path: Place, prompt: bool) -> None:
-    async def story() -> None:
-        till = Till()
-        async with (
-            backstay.open(path, agent=calling((till.pay, {"amount": 5})), prompt=prompt),
-            backstay.open(path, prompt=prompt) as elsewhere,
-        ):
-            session = await elsewhere.session()
-            turn = await session.send("pay")
-            call = await asked(turn)
-            assert (call.approval, till.keys) == ("asked", [])
-            await turn.approve(call.call, arguments_hash=call.arguments_hash)
-            assert await turn.outcome() == Completed()
-            assert till.keys == [call.key]
-            assert (await session.messages())[-1].text == "paid 5 "
-
-    play(story())
+async def test_a_tool_that_asks_runs_only_after_a_person_has_agreed(path: Place, notify: bool) -> None:
+    till = Till()
+    async with (
+        backstay.open(path, agent=calling((till.pay, {"amount": 5})), notify=notify),
+        backstay.open(path, notify=notify) as elsewhere,
+    ):
+        session = await elsewhere.session()
+        turn = await session.send("pay")
+        call = await asked(turn)
+        assert (call.approval, till.keys) == ("asked", [])
+        await turn.approve(call.call, arguments_hash=call.arguments_hash)
+        assert await turn.outcome() == Completed()
+        assert till.keys == [call.key]
+        assert (await session.messages())[-1].text == "paid 5 "
 
 
-def test_a_tool_that_was_denied_never_runs_and_the_agent_is_told(path: Place, prompt: bool) -> None:
-    async def story() -> None:
-        till = Till()
-        async with backstay.open(path, agent=calling((till.pay, {"amount": 5})), prompt=prompt) as app:
-            session = await app.session()
-            turn = await session.send("pay")
-            await turn.deny((await asked(turn)).call)
-            assert await turn.outcome() == Completed()
-            assert (till.keys, (await session.messages())[-1].text) == ([], "ToolFailed ")
-            ended = (await story_of(turn))[-1].body
-            assert isinstance(ended, TurnEnded)
-            assert ended.may_have_run == ()
-
-    play(story())
+async def test_a_tool_that_was_denied_never_runs_and_the_agent_is_told(path: Place, notify: bool) -> None:
+    till = Till()
+    async with backstay.open(path, agent=calling((till.pay, {"amount": 5})), notify=notify) as app:
+        session = await app.session()
+        turn = await session.send("pay")
+        await turn.deny((await asked(turn)).call)
+        assert await turn.outcome() == Completed()
+        assert (till.keys, (await session.messages())[-1].text) == ([], "ToolFailed ")
+        ended = (await story_of(turn))[-1].body
+        assert isinstance(ended, TurnEnded)
+        assert ended.may_have_run == ()
 
 
-def test_an_approval_is_bound_to_the_arguments_that_were_shown(path: Place) -> None:
-    async def story() -> None:
-        till = Till()
-        async with backstay.open(path, agent=calling((till.pay, {"amount": 5}))) as app:
-            turn = await (await app.session()).send("pay")
-            call = await asked(turn)
-            with pytest.raises(Conflict):
-                await turn.approve(call.call, arguments_hash="0" * 32)
-            assert till.keys == []
-            await turn.cancel()
-
-    play(story())
+async def test_an_approval_is_bound_to_the_arguments_that_were_shown(path: Place) -> None:
+    till = Till()
+    async with backstay.open(path, agent=calling((till.pay, {"amount": 5}))) as app:
+        turn = await (await app.session()).send("pay")
+        call = await asked(turn)
+        with pytest.raises(Conflict):
+            await turn.approve(call.call, arguments_hash="0" * 32)
+        assert till.keys == []
+        await turn.cancel()
 
 
-def test_cancelling_a_turn_that_waits_for_approval_runs_nothing_and_may_have_run_nothing(
-    path: Place, prompt: bool
+async def test_cancelling_a_turn_that_waits_for_approval_leaves_a_call_that_did_not_run(
+    path: Place, notify: bool
 ) -> None:
-    async def story() -> None:
-        till = Till()
-        async with backstay.open(path, agent=calling((till.pay, {"amount": 5})), prompt=prompt) as app:
-            turn = await (await app.session()).send("pay")
-            await asked(turn)
-            assert isinstance(await turn.cancel(), Cancelled)
-            ended = (await story_of(turn))[-1].body
-            assert isinstance(ended, TurnEnded)
-            assert (till.keys, ended.may_have_run) == ([], ())
-
-    play(story())
+    till = Till()
+    async with backstay.open(path, agent=calling((till.pay, {"amount": 5})), notify=notify) as app:
+        turn = await (await app.session()).send("pay")
+        await asked(turn)
+        assert isinstance(await turn.cancel(), Cancelled)
+        ended = (await story_of(turn))[-1].body
+        assert isinstance(ended, TurnEnded)
+        assert (till.keys, ended.may_have_run) == ([], ())
 
 
-def test_a_call_that_waits_for_approval_does_not_outlive_its_turn(path: Place) -> None:
+async def test_a_call_that_waits_for_approval_does_not_outlive_its_turn(path: Place) -> None:
     waiting: list[asyncio.Task[Any]] = []
     gate = Gate()
 
-    async def story() -> None:
-        till = Till()
+    till = Till()
 
-        async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
-            waiting.append(asyncio.create_task(turn.call(till.pay, {"amount": 5})))
-            yield Text("asked. ")
-            await gate.stop_here()
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        waiting.append(asyncio.create_task(turn.call(till.pay, {"amount": 5})))
+        yield Text("asked. ")
+        await gate.stop_here()
 
-        async with backstay.open(path, agent=agent) as app:
-            turn = await (await app.session()).send("pay")
-            await asked(turn)
-            gate.open()
-            assert await turn.outcome() == Completed()
-            with pytest.raises(backstay.BackstayError):
-                await waiting[0]
-            assert till.keys == []
-
-    play(story())
+    async with backstay.open(path, agent=agent) as app:
+        turn = await (await app.session()).send("pay")
+        await asked(turn)
+        gate.open()
+        assert await turn.outcome() == Completed()
+        with pytest.raises(backstay.BackstayError):
+            await waiting[0]
+        assert till.keys == []
 
 
 @pytest.mark.parametrize("decided", ["later", "approved", "denied"])
-def test_an_approval_survives_a_restart(path: Place, decided: str, prompt: bool) -> None:
+def test_an_approval_survives_a_restart(path: Place, decided: str, notify: bool) -> None:
     till = Till()
     agent = calling((till.pay, {"amount": 5}))
 
-    async def first_day() -> Call:
-        async with backstay.open(path, agent=agent, timing=AT_ONCE, prompt=prompt) as app:
+    async def first_day() -> ToolCallRecord:
+        async with backstay.open(path, agent=agent, timing=AT_ONCE, notify=notify) as app:
             turn = await (await app.session(CHAT)).send("pay")
             return await asked(turn)
 
     async def next_day() -> str:
-        async with backstay.open(path, agent=agent, on_interrupt="resume", prompt=prompt) as app:
+        async with backstay.open(path, agent=agent, on_interrupt="resume", notify=notify) as app:
             session = await app.session(CHAT)
             resumed = (await session.read()).running
             if decided == "later":
@@ -444,7 +402,7 @@ def interrupted(path: Place, bodies: Sequence[Body]) -> TurnId:
     return opened.id
 
 
-async def resumed(path: Place, agent: AgentFunction) -> tuple[str, list[Message]]:
+async def resumed(path: Place, agent: AgentLike) -> tuple[str, list[Message]]:
     """What the agent says when it goes on, and all messages then."""
     async with backstay.open(path, agent=agent, on_interrupt="resume") as app:
         session = await app.session(CHAT)
@@ -455,44 +413,63 @@ async def resumed(path: Place, agent: AgentFunction) -> tuple[str, list[Message]
         return messages[-1].text, messages
 
 
-def test_a_result_that_was_stored_is_used_again_and_its_tool_is_not_run(path: Place) -> None:
+async def test_a_result_that_was_stored_is_used_again_and_its_tool_is_not_run(path: Place) -> None:
     till = Till(approval=False)
     interrupted(path, [ToolCall("call-1", "pay", {"amount": 5}), ToolResult("call-1", "paid 5")])
 
-    said, _ = play(resumed(path, calling((till.pay, {"amount": 5}))))
+    said, _ = await resumed(path, calling((till.pay, {"amount": 5})))
 
     assert (said, till.keys) == ("paid 5 ", [])
 
 
-def test_an_error_that_was_stored_is_told_again_and_its_tool_is_not_run(path: Place) -> None:
+async def test_an_error_that_was_stored_is_told_again_and_its_tool_is_not_run(path: Place) -> None:
     till = Till(approval=False)
     interrupted(path, [ToolCall("call-1", "pay", {"amount": 5}), ToolResult("call-1", "broke", error=True)])
 
-    said, _ = play(resumed(path, calling((till.pay, {"amount": 5}))))
+    said, _ = await resumed(path, calling((till.pay, {"amount": 5})))
 
     assert (said, till.keys) == ("ToolFailed ", [])
 
 
-def test_a_tool_that_may_have_run_is_never_run_again_silently(path: Place) -> None:
+async def test_a_tool_that_may_have_run_is_never_run_again_silently(path: Place) -> None:
     till = Till(approval=False)
     interrupted(path, [ToolCall("call-1", "pay", {"amount": 5})])
 
-    said, _ = play(resumed(path, calling((till.pay, {"amount": 5}))))
+    said, _ = await resumed(path, calling((till.pay, {"amount": 5})))
 
     assert (said, till.keys) == ("MayHaveRun ", [])
 
 
-def test_an_idempotent_tool_is_run_again_with_the_same_key(path: Place) -> None:
+@pytest.mark.parametrize("first", [{"amount": 5}, {"amount": 5, "currency": "EUR"}])
+@pytest.mark.parametrize("then", [{"amount": 5}, {"currency": "EUR", "amount": 5.0}])
+async def test_an_argument_that_is_left_out_is_the_same_as_its_default(
+    path: Place, first: dict[str, Any], then: dict[str, Any]
+) -> None:
+    paid: list[tuple[int, str]] = []
+
+    @tool
+    def pay(amount: int, currency: str = "EUR") -> str:
+        paid.append((amount, currency))
+        return "paid"
+
+    interrupted(path, [ToolCall("call-1", "pay", first)])
+    _, messages = await resumed(path, calling((pay, then), (pay, {"amount": 5, "currency": "USD"})))
+
+    assert "".join(message.text for message in messages[2:]).split() == ["MayHaveRun", "paid"]
+    assert paid == [(5, "USD")]
+
+
+async def test_an_idempotent_tool_is_run_again_with_the_same_key(path: Place) -> None:
     till = Till(idempotent=True, approval=False)
     first = interrupted(path, [ToolCall("call-1", "pay", {"amount": 5}, idempotent=True)])
     (call,) = calls_of(path, first)
 
-    said, _ = play(resumed(path, calling((till.pay, {"amount": 5}))))
+    said, _ = await resumed(path, calling((till.pay, {"amount": 5})))
 
     assert (said, till.keys) == ("paid 5 ", [call.key])
 
 
-def test_earlier_calls_are_found_in_whatever_order_they_are_made_again(path: Place) -> None:
+async def test_earlier_calls_are_found_in_whatever_order_they_are_made_again(path: Place) -> None:
     till = Till(approval=False)
     interrupted(
         path,
@@ -505,17 +482,17 @@ def test_earlier_calls_are_found_in_whatever_order_they_are_made_again(path: Pla
     )
 
     agent = calling(*((till.pay, {"amount": amount}) for amount in (4, 3, 2, 1)))
-    _, messages = play(resumed(path, agent))
+    _, messages = await resumed(path, agent)
 
     assert "".join(message.text for message in messages[3:]).split() == "paid 4 MayHaveRun paid 2 MayHaveRun".split()
     assert len(till.keys) == 1
 
 
-def test_a_call_made_more_often_than_before_is_run_for_the_rest(path: Place) -> None:
+async def test_a_call_made_more_often_than_before_is_run_for_the_rest(path: Place) -> None:
     till = Till(approval=False)
     interrupted(path, [ToolCall("call-1", "pay", {"amount": 5}), ToolResult("call-1", "paid 5")])
 
-    _, messages = play(resumed(path, calling(*[(till.pay, {"amount": 5})] * 3)))
+    _, messages = await resumed(path, calling(*[(till.pay, {"amount": 5})] * 3))
 
     assert len(till.keys) == len(set(till.keys)) == 2
     assert "".join(message.text for message in messages).count("paid 5") == 3
@@ -542,6 +519,282 @@ def test_a_turn_that_is_interrupted_again_and_again_still_knows_its_ledger(path:
         play(day())
 
     assert len(till.keys) == 1
+
+
+# --- a call that may have run stays refused ---------------------------------------------------------------------------
+
+
+def died_paying(path: Place) -> ToolCallRecord:
+    """The call of a process that died in a payment."""
+    (call,) = calls_of(path, interrupted(path, [ToolCall("call-1", "pay", {"amount": 5, "to": {"a": 1, "b": 2}})]))
+    return call
+
+
+class Cash:
+    """A tool that pays at once, and remembers under which keys it did."""
+
+    def __init__(self, *, approval: bool = False) -> None:
+        self.keys: list[str] = []
+        self.pay = tool(name="pay", approval=approval)(self._pay)
+
+    def _pay(self, amount: int, to: dict[str, int], key: str) -> str:
+        self.keys.append(key)
+        return f"paid {amount}"
+
+
+FIRST: dict[str, Any] = {"amount": 5, "to": {"a": 1, "b": 2}}
+REORDERED: dict[str, Any] = {"to": {"b": 2, "a": 1}, "amount": 5}
+OTHER_NUMBERS: dict[str, Any] = {"amount": 5.0, "to": {"a": 1.0, "b": 2}}
+
+
+@pytest.mark.parametrize("again", [FIRST, REORDERED, OTHER_NUMBERS], ids=["same", "other key order", "5.0 for 5"])
+async def test_a_call_that_may_have_run_is_refused_however_often_it_is_made(path: Place, again: dict[str, Any]) -> None:
+    cash = Cash()
+    before = died_paying(path)
+
+    _, messages = await resumed(path, calling((cash.pay, FIRST), (cash.pay, again), (cash.pay, again)))
+
+    assert " ".join(message.text for message in messages).split()[-3:] == ["MayHaveRun"] * 3
+    assert cash.keys == []
+    assert calls_of(path, before.turn) == (before,)
+
+
+async def test_parallel_calls_that_may_have_run_are_all_refused(path: Place) -> None:
+    cash = Cash()
+    died_paying(path)
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        made = await asyncio.gather(*(turn.call(cash.pay, FIRST) for _ in range(5)), return_exceptions=True)
+        yield Text(" ".join(type(one).__name__ for one in made))
+
+    said, _ = await resumed(path, agent)
+
+    assert (said.split(), cash.keys) == (["MayHaveRun"] * 5, [])
+
+
+def test_a_call_that_may_have_run_is_refused_in_every_turn_that_resumes_it(path: Place) -> None:
+    cash = Cash()
+    before = died_paying(path)
+    days: list[asyncio.Event] = []
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        for _ in range(2):
+            with pytest.raises(MayHaveRun):
+                await turn.call(cash.pay, FIRST)
+        yield Text("I do not know. ")
+        days[-1].set()
+        await asyncio.Event().wait()
+
+    async def day() -> None:
+        days.append(asyncio.Event())
+        async with backstay.open(path, agent=agent, timing=AT_ONCE, on_interrupt="resume"):
+            await days[-1].wait()
+
+    for _ in range(3):
+        play(day())
+
+    assert cash.keys == []
+    assert calls_of(path, before.turn) == (before,)
+
+
+async def test_several_calls_of_unknown_effect_are_all_refused(path: Place) -> None:
+    cash = Cash()
+    interrupted(path, [ToolCall(f"call-{number}", "pay", FIRST) for number in range(2)])
+
+    _, messages = await resumed(path, calling(*[(cash.pay, FIRST)] * 4))
+
+    assert " ".join(message.text for message in messages).split()[-4:] == ["MayHaveRun"] * 4
+    assert cash.keys == []
+
+
+async def test_a_stored_result_is_returned_also_when_a_call_like_it_may_have_run(path: Place) -> None:
+    cash = Cash()
+    interrupted(
+        path,
+        [ToolCall("call-1", "pay", FIRST), ToolCall("call-2", "pay", FIRST), ToolResult("call-2", "paid 5")],
+    )
+
+    _, messages = await resumed(path, calling(*[(cash.pay, FIRST)] * 3))
+
+    said = " ".join(message.text for message in messages).split()
+    assert said[-4:] == ["paid", "5", "MayHaveRun", "MayHaveRun"]
+    assert cash.keys == []
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["async", "blocking"])
+async def test_run_again_makes_a_call_that_may_have_run_under_a_new_key(path: Place, wrapped: bool) -> None:
+    cash = Cash()
+    before = died_paying(path)
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text(await turn.call(cash.pay, FIRST, run_again=True))
+        with pytest.raises(MayHaveRun):
+            await turn.call(cash.pay, FIRST)
+
+    def blocking(turn: BlockingAgentTurn) -> Iterator[Body]:
+        yield Text(turn.call(cash.pay, FIRST, run_again=True))
+        with pytest.raises(MayHaveRun):
+            turn.call(cash.pay, FIRST)
+
+    said, _ = await resumed(path, blocking if wrapped else agent)
+
+    assert said == "paid 5"
+    assert len(cash.keys) == 1
+    assert cash.keys != [before.key]
+    assert calls_of(path, before.turn) == (before,)
+
+
+async def test_run_again_returns_a_stored_result_instead_of_running_the_tool(path: Place) -> None:
+    cash = Cash()
+    interrupted(path, [ToolCall("call-1", "pay", FIRST), ToolResult("call-1", "paid 5")])
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text(await turn.call(cash.pay, FIRST, run_again=True))
+
+    said, _ = await resumed(path, agent)
+
+    assert (said, cash.keys) == ("paid 5", [])
+
+
+async def test_run_again_of_a_tool_that_asks_asks_a_person(path: Place) -> None:
+    cash = Cash(approval=True)
+    before = died_paying(path)
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        yield Text(await turn.call(cash.pay, FIRST, run_again=True))
+
+    async with backstay.open(path, agent=agent, on_interrupt="resume") as app:
+        session = await app.session(CHAT)
+        resuming = (await session.read()).running
+        assert resuming is not None
+        turn = await app.turn(resuming)
+        call = await asked(turn)
+        assert cash.keys == []
+        await turn.approve(call.call)
+        assert await turn.outcome() == Completed()
+        assert cash.keys == [call.key]
+        assert call.key != before.key
+
+
+@pytest.mark.parametrize("approval", [False, True], ids=["it does not ask", "it asks"])
+async def test_a_person_lets_a_call_that_may_have_run_be_made_once_more(path: Place, approval: bool) -> None:
+    cash = Cash(approval=approval)
+    before = died_paying(path)
+    with open_store(path) as store:
+        store.approve(before.turn, before.call, owner="local", arguments_hash=before.arguments_hash, run_again=True)
+
+    said, _ = await resumed(path, calling((cash.pay, REORDERED)))
+
+    assert said == "paid 5 "
+    assert len(cash.keys) == 1
+    assert cash.keys != [before.key]
+    (line,) = calls_of(path, before.turn)
+    assert (line.effect, line.run_again) == ("unknown", "used")
+
+
+async def test_a_person_may_decide_while_the_resumed_turn_runs(path: Place, notify: bool) -> None:
+    cash = Cash()
+    before = died_paying(path)
+    gate = Gate()
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        with pytest.raises(MayHaveRun):
+            await turn.call(cash.pay, FIRST)
+        await gate.stop_here()
+        made = await asyncio.gather(*(turn.call(cash.pay, FIRST) for _ in range(2)))
+        yield Text(" and ".join(made))
+
+    async with backstay.open(path, agent=agent, on_interrupt="resume", notify=notify) as app:
+        await gate.reached()
+        session = await app.session(CHAT)
+        running = (await session.read()).running
+        assert running is not None
+        await (await app.turn(before.turn)).approve(before.call, run_again=True)
+        gate.open()
+        assert await (await app.turn(running)).outcome() == Completed()
+        assert (await session.messages())[-1].text == "paid 5 and paid 5"
+    assert len(set(cash.keys)) == 2
+    assert before.key not in cash.keys
+
+
+@pytest.mark.parametrize("blocks", [False, True], ids=["on the loop", "on a thread"])
+async def test_a_tool_that_its_agent_gave_up_on_is_not_run_again_in_that_turn(path: Place, blocks: bool) -> None:
+    begun: list[str] = []
+    release = threading.Event()
+
+    @tool(name="pay")
+    async def on_the_loop(key: str) -> None:
+        begun.append(key)
+        await asyncio.Event().wait()
+
+    @tool(name="pay")
+    def on_a_thread(key: str) -> None:
+        begun.append(key)
+        release.wait(PATIENCE)
+
+    pay = on_a_thread if blocks else on_the_loop
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        call = asyncio.create_task(turn.call(pay, {}))
+        await until(lambda: bool(begun))
+        call.cancel()
+        await asyncio.wait({call})
+        assert call.cancelled()
+        for _ in range(2):
+            with pytest.raises(MayHaveRun):
+                await turn.call(pay, {})
+        yield Text("I gave up")
+
+    async with backstay.open(path, agent=agent) as app:
+        turn = await (await app.session()).send("pay")
+        assert await turn.outcome() == Completed()
+        assert [call.effect for call in await turn.calls()] == ["unknown"]
+    release.set()
+    assert len(begun) == 1
+
+
+async def test_an_idempotent_tool_that_its_agent_gave_up_on_goes_on_under_the_same_key(path: Place) -> None:
+    begun: list[str] = []
+
+    @tool(idempotent=True)
+    async def pay(key: str) -> str:
+        begun.append(key)
+        if len(begun) == 1:
+            await asyncio.Event().wait()
+        return "paid"
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        call = asyncio.create_task(turn.call(pay, {}))
+        await until(lambda: bool(begun))
+        call.cancel()
+        await asyncio.wait({call})
+        yield Text(await turn.call(pay, {}))
+
+    async with backstay.open(path, agent=agent) as app:
+        turn = await (await app.session()).send("pay")
+        assert await turn.outcome() == Completed()
+        assert [(call.effect, call.key) for call in await turn.calls()] == [("returned", begun[0])]
+    assert begun == [begun[0]] * 2
+
+
+async def test_an_agent_that_gave_up_waiting_for_a_person_waits_on_for_the_same_answer(path: Place) -> None:
+    till, gave_up = Till(), asyncio.Event()
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        call = asyncio.create_task(turn.call(till.pay, {"amount": 5}))
+        await until(lambda: bool(calls_of(path, turn.id)))
+        call.cancel()
+        await asyncio.wait({call})
+        gave_up.set()
+        yield Text(await turn.call(till.pay, {"amount": 5}))
+
+    async with backstay.open(path, agent=agent) as app:
+        turn = await (await app.session()).send("pay")
+        call = await asked(turn)
+        await gave_up.wait()
+        await turn.approve(call.call)
+        assert await turn.outcome() == Completed()
+        assert [line.key for line in await turn.calls()] == till.keys == [call.key]
 
 
 # --- what an agent reads ----------------------------------------------------------------------------------------------
@@ -579,7 +832,7 @@ WHOLE: list[Body] = [
 ]
 
 
-def test_wherever_a_turn_was_cut_off_the_next_one_reads_a_valid_history(path: Place) -> None:
+async def test_wherever_a_turn_was_cut_off_the_next_one_reads_a_valid_history(path: Place) -> None:
     gates = {length: Gate() for length in range(len(WHOLE) + 1)}
 
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -599,14 +852,11 @@ def test_wherever_a_turn_was_cut_off_the_next_one_reads_a_valid_history(path: Pl
         outcome = await (await session.send("and now?")).outcome()
         assert outcome == Completed("the agent said nothing")
 
-    async def story() -> None:
-        async with backstay.open(path, agent=agent) as app:
-            await asyncio.gather(*(cut_off(app, length) for length in gates))
-
-    play(story())
+    async with backstay.open(path, agent=agent) as app:
+        await asyncio.gather(*(cut_off(app, length) for length in gates))
 
 
-def test_steering_between_calls_never_comes_between_a_call_and_its_result(path: Place) -> None:
+async def test_steering_between_calls_never_comes_between_a_call_and_its_result(path: Place) -> None:
     gate, waiting = Gate(), Gate()
 
     @tool
@@ -626,18 +876,15 @@ def test_steering_between_calls_never_comes_between_a_call_and_its_result(path: 
         gate.open()
         yield Text(await call)
 
-    async def story() -> None:
-        async with backstay.open(path, agent=agent) as app:
-            session = await app.session()
-            turn = await session.send("work")
-            await gate.reached()
-            await session.steer("faster")
-            waiting.open()
-            assert await turn.outcome() == Completed()
-            assert await (await session.send("and now?")).outcome() == Completed()
-            assert ("user", "faster") in told(await session.messages())
-
-    play(story())
+    async with backstay.open(path, agent=agent) as app:
+        session = await app.session()
+        turn = await session.send("work")
+        await gate.reached()
+        await session.steer("faster")
+        waiting.open()
+        assert await turn.outcome() == Completed()
+        assert await (await session.send("and now?")).outcome() == Completed()
+        assert ("user", "faster") in told(await session.messages())
 
 
 def test_a_tool_interrupted_by_closing_is_read_as_one_that_may_have_run(path: Place) -> None:
@@ -673,7 +920,7 @@ def test_a_tool_interrupted_by_closing_is_read_as_one_that_may_have_run(path: Pl
     play(next_day(play(first_day())))
 
 
-def test_a_deaf_tool_is_left_behind_and_counted(path: Place) -> None:
+async def test_a_deaf_tool_is_left_behind_and_counted(path: Place) -> None:
     release, began = threading.Event(), threading.Event()
 
     @tool
@@ -681,15 +928,12 @@ def test_a_deaf_tool_is_left_behind_and_counted(path: Place) -> None:
         began.set()
         release.wait(PATIENCE)
 
-    async def story() -> None:
-        agents: dict[str, Callable[[AgentTurn], AsyncIterator[Body]]] = {"default": calling((deaf, {})), "echo": echo}
-        async with backstay.open(path, agents=agents) as app:
-            session = await app.session()
-            turn = await session.send("work")
-            await asyncio.to_thread(began.wait)
-            assert isinstance(await turn.cancel(), Cancelled)
-            await until(lambda: app.abandoned == 1)
-            assert await (await session.send("and you?", agent="echo")).outcome() == Completed()
-        release.set()
-
-    play(story())
+    agents: dict[str, Callable[[AgentTurn], AsyncIterator[Body]]] = {"default": calling((deaf, {})), "echo": echo}
+    async with backstay.open(path, agents=agents) as app:
+        session = await app.session()
+        turn = await session.send("work")
+        await asyncio.to_thread(began.wait)
+        assert isinstance(await turn.cancel(), Cancelled)
+        await until(lambda: app.abandoned == 1)
+        assert await (await session.send("and you?", agent="echo")).outcome() == Completed()
+    release.set()

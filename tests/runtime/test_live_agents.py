@@ -1,6 +1,7 @@
 """Live agents in an app: made for a session, kept between its turns, and closed in the end."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -8,21 +9,26 @@ import pytest
 
 import backstay
 from backstay import Address, Pooling, Text, Timing, ToolCall, ToolResult, open_store
+from backstay.agents.adapters import AgentLike
 from backstay.agents.port import AgentTurn
 from backstay.errors import ConfigError
+from backstay.model import message
 from backstay.model.content import Body
 from backstay.model.message import Message
 from backstay.model.turn import Cancelled, Completed, Failed, Interrupted
-from backstay.runtime.session import SessionHandle
+from backstay.runtime.session_handle import Session
 from backstay.testing import ManualClock
-from tests.runtime.house import Resident
-from tests.runtime.knowing import Knowing, Learning, heard_and_known
-from tests.runtime.stage import Gate, echo, one_of_many, play, saying, set_in_the_end, until, until_end
+from tests.runtime.controlled_agents import Gate, echo, one_of_many, play, saying, set_in_the_end, until, until_end
+from tests.runtime.pool_setup import CountingAgent
+from tests.runtime.remembering_agents import Knowing, Learning, heard_and_known
+
+# What is checked here is what the runtime does with agents and answers: the engine cannot matter.
+pytestmark = pytest.mark.engines("sqlite")
 
 CHAT = Address.chat("telegram", "dm", chat="42")
 
 
-async def ask(session: SessionHandle) -> None:
+async def ask(session: Session) -> None:
     """Send something; the agent must have known exactly what stood before it."""
     turn = await session.send("what do you know?")
     assert await turn.outcome() == Completed()
@@ -30,115 +36,98 @@ async def ask(session: SessionHandle) -> None:
     assert known == heard
 
 
-def test_a_hundred_first_messages_at_once_build_one_agent(path: Path, prompt: bool) -> None:
-    async def story() -> None:
-        async with backstay.open(path, agent=Knowing, prompt=prompt) as app:
-            session = await app.session(CHAT)
-            turns = await asyncio.gather(*(one_of_many(session, f"{number}") for number in range(100)))
-            assert {await turn.outcome() for turn in turns} == {Completed()}
-            for turn in turns:
-                heard, known = await heard_and_known(session, turn.id)
-                assert known == heard
-            statistics = app.pool.statistics
-            assert (statistics.built, statistics.hits, statistics.in_use) == ({"first": 1}, 99, 0)
-
-    play(story())
+async def test_a_hundred_first_messages_at_once_build_one_agent(path: Path, notify: bool) -> None:
+    async with backstay.open(path, agent=Knowing, notify=notify) as app:
+        session = await app.session(CHAT)
+        turns = await asyncio.gather(*(one_of_many(session, f"{number}") for number in range(100)))
+        assert {await turn.outcome() for turn in turns} == {Completed()}
+        for turn in turns:
+            heard, known = await heard_and_known(session, turn.id)
+            assert known == heard
+        await until(lambda: app.pool.statistics.in_use == 0)
+        statistics = app.pool.statistics
+        assert (statistics.built, statistics.hits) == ({"first": 1}, 99)
 
 
-def test_every_session_has_an_agent_of_its_own_and_all_are_closed_with_the_app(path: Path) -> None:
-    made: list[Resident] = []
+async def test_every_session_has_an_agent_of_its_own_and_all_are_closed_with_the_app(path: Path) -> None:
+    made: list[CountingAgent] = []
 
-    def make() -> Resident:
-        made.append(Resident())
+    def make() -> CountingAgent:
+        made.append(CountingAgent())
         return made[-1]
 
-    async def story() -> None:
-        async with backstay.open(path, agent=backstay.live(make)) as app:
-            sessions = [await app.session() for _ in range(3)]
-            for session in (*sessions, *sessions):
-                assert await (await session.send("hi")).outcome() == Completed()
-            assert app.pool.statistics.kept == len(made) == 3
-
-    play(story())
+    async with backstay.open(path, agent=backstay.live(make)) as app:
+        sessions = [await app.session() for _ in range(3)]
+        for session in (*sessions, *sessions):
+            assert await (await session.send("hi")).outcome() == Completed()
+        assert app.pool.statistics.kept == len(made) == 3
     assert [agent.closed for agent in made] == [1, 1, 1]
 
 
-def test_functions_and_objects_serve_every_turn_and_are_not_pooled(path: Path) -> None:
-    resident = Resident()
+async def test_functions_and_objects_serve_every_turn_and_are_not_pooled(path: Path) -> None:
+    agent = CountingAgent()
 
-    async def story() -> None:
-        async with backstay.open(path, agents={"default": echo, "resident": resident}) as app:
-            session = await app.session()
-            for name in ("default", "resident", "default"):
-                assert await (await session.send("hi", agent=name)).outcome() == Completed()
-            assert (app.pool.statistics.kept, app.pool.statistics.built) == (0, {})
-
-    play(story())
-    assert resident.closed == 1
+    async with backstay.open(path, agents={"default": echo, "agent": agent}) as app:
+        session = await app.session()
+        for name in ("default", "agent", "default"):
+            assert await (await session.send("hi", agent=name)).outcome() == Completed()
+        assert (app.pool.statistics.kept, app.pool.statistics.built) == (0, {})
+    assert agent.closed == 1
 
 
 @pytest.mark.parametrize("wrong", [3, "agent", None])
 def test_only_what_can_be_called_makes_agents(wrong: object) -> None:
-    with pytest.raises(ConfigError, match="makes no agents"):
+    with pytest.raises(ConfigError, match="cannot create agents"):
         backstay.live(wrong)  # type: ignore[arg-type]  # that is the point
 
 
-def test_changing_ones_mind_here_has_the_agent_built_anew_too(path: Path, prompt: bool) -> None:
-    async def story() -> None:
-        async with backstay.open(path, agent=Knowing, prompt=prompt) as app:
-            session = await app.session()
-            await ask(session)
-            await ask(session)
-            await session.undo()
-            await ask(session)
-            await session.undo()
-            await session.redo()
-            await ask(session)
-            turn = await session.retry()
-            assert await turn.outcome() == Completed()
-            heard, known = await heard_and_known(session, turn.id)
-            assert known == heard
-            turn = await session.edit((await session.messages())[0].id, "from the beginning")
-            assert await turn.outcome() == Completed()
-            heard, known = await heard_and_known(session, turn.id)
-            assert known == heard == []
-            assert app.pool.statistics.built == {"first": 1, "undo": 4}
-            assert app.pool.statistics.hits == 1
-
-    play(story())
+async def test_changing_ones_mind_here_has_the_agent_built_anew_too(path: Path, notify: bool) -> None:
+    async with backstay.open(path, agent=Knowing, notify=notify) as app:
+        session = await app.session()
+        await ask(session)
+        await ask(session)
+        await session.undo()
+        await ask(session)
+        await session.undo()
+        await session.redo()
+        await ask(session)
+        turn = await session.retry()
+        assert await turn.outcome() == Completed()
+        heard, known = await heard_and_known(session, turn.id)
+        assert known == heard
+        turn = await session.edit((await session.messages())[0].id, "from the beginning")
+        assert await turn.outcome() == Completed()
+        heard, known = await heard_and_known(session, turn.id)
+        assert known == heard == []
+        assert app.pool.statistics.built == {"first": 1, "undo": 4}
+        assert app.pool.statistics.hits == 1
 
 
-def test_renaming_pinning_and_titles_do_not_disturb_a_warm_agent(path: Path) -> None:
+async def test_renaming_pinning_and_titles_do_not_disturb_a_warm_agent(path: Path) -> None:
     async def title(messages: tuple[Message, ...]) -> str:
         return "A title"
 
-    async def story() -> None:
-        async with backstay.open(path, agent=Knowing, titler=title) as app:
-            session = await app.session()
-            for number in range(4):
-                await ask(session)
-                await session.rename(f"title {number}")
-                await session.pin(number % 2 == 0)
-                await session.tag(add=[f"tag {number}"])
-            assert (app.pool.statistics.hits, app.pool.statistics.built) == (3, {"first": 1})
-
-    play(story())
+    async with backstay.open(path, agent=Knowing, titler=title) as app:
+        session = await app.session()
+        for number in range(4):
+            await ask(session)
+            await session.rename(f"title {number}")
+            await session.pin(number % 2 == 0)
+            await session.tag(add=[f"tag {number}"])
+        assert (app.pool.statistics.hits, app.pool.statistics.built) == (3, {"first": 1})
 
 
-def test_a_configuration_that_changes_is_seen_with_the_next_turn(path: Path) -> None:
+async def test_a_configuration_that_changes_is_seen_with_the_next_turn(path: Path) -> None:
     prompts = ["be kind"]
 
-    async def story() -> None:
-        agent = backstay.live(Knowing, configuration=lambda: {"system": prompts[0]})
-        async with backstay.open(path, agent=agent) as app:
-            session = await app.session()
-            await ask(session)
-            prompts[0] = "be terse"
-            await ask(session)
-            await ask(session)
-            assert (app.pool.statistics.hits, app.pool.statistics.built) == (1, {"first": 1, "configuration": 1})
-
-    play(story())
+    agent = backstay.live(Knowing, configuration=lambda: {"system": prompts[0]})
+    async with backstay.open(path, agent=agent) as app:
+        session = await app.session()
+        await ask(session)
+        prompts[0] = "be terse"
+        await ask(session)
+        await ask(session)
+        assert (app.pool.statistics.hits, app.pool.statistics.built) == (1, {"first": 1, "configuration": 1})
 
 
 class Moody(Knowing):
@@ -160,43 +149,37 @@ def _new_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Moody, "gate", Gate())
 
 
-def test_an_agent_whose_turn_did_not_complete_is_not_used_again(path: Path) -> None:
-    async def story() -> None:
-        async with backstay.open(path, agent=Moody) as app:
-            session = await app.session()
-            assert isinstance(await (await session.send("fail")).outcome(), Failed)
-            await ask(session)
-            turn = await session.send("wait")
-            await Moody.gate.reached()
-            assert isinstance(await turn.cancel(), Cancelled)
-            await ask(session)
-            assert sum(app.pool.statistics.built.values()) == 3
-
-    play(story())
+async def test_an_agent_whose_turn_did_not_complete_is_not_used_again(path: Path) -> None:
+    async with backstay.open(path, agent=Moody) as app:
+        session = await app.session()
+        assert isinstance(await (await session.send("fail")).outcome(), Failed)
+        await ask(session)
+        turn = await session.send("wait")
+        await Moody.gate.reached()
+        assert isinstance(await turn.cancel(), Cancelled)
+        await ask(session)
+        assert sum(app.pool.statistics.built.values()) == 3
 
 
-def test_closing_the_app_interrupts_turns_in_progress_and_closes_their_agents(path: Path) -> None:
+async def test_closing_the_app_interrupts_turns_in_progress_and_closes_their_agents(path: Path) -> None:
     made: list[Moody] = []
 
     def make() -> Moody:
         made.append(Moody())
         return made[-1]
 
-    async def story() -> None:
-        async with backstay.open(path, agent=backstay.live(make), timing=Timing(grace=0.05)) as app:
-            quiet, busy = await app.session(), await app.session()
-            await ask(quiet)
-            turn = await busy.send("wait")
-            await Moody.gate.reached()
-            assert app.pool.statistics.in_use == 1
-        async with backstay.open(path) as app:
-            assert isinstance(await (await app.turn(turn.id)).outcome(), Interrupted)
-
-    play(story())
+    async with backstay.open(path, agent=backstay.live(make), timing=Timing(grace=0.05)) as app:
+        quiet, busy = await app.session(), await app.session()
+        await ask(quiet)
+        turn = await busy.send("wait")
+        await Moody.gate.reached()
+        await until(lambda: app.pool.statistics.in_use == 1)
+    async with backstay.open(path) as app:
+        assert isinstance(await (await app.turn(turn.id)).outcome(), Interrupted)
     assert [agent.closed for agent in made] == [True, True]
 
 
-class Deaf(Resident):
+class Deaf(CountingAgent):
     """Never learns what was said, and does not stop trying."""
 
     began: "asyncio.Event"
@@ -211,36 +194,31 @@ class Deaf(Resident):
                 continue
 
 
-def test_a_deaf_agent_that_never_gets_ready_does_not_block_its_session(path: Path) -> None:
-    async def story() -> None:
-        Deaf.began, Deaf.release = asyncio.Event(), asyncio.Event()
-        residents: list[Resident] = [Resident(), Deaf()]
-        app = backstay.open(path, agent=backstay.live(residents.pop), timing=Timing(grace=0.2))
-        with set_in_the_end(Deaf.release):
-            async with app:
-                session = await app.session()
-                turn = await session.send("are you there?")
-                await Deaf.began.wait()
-                assert isinstance(await turn.cancel(), Cancelled)
-                await until(lambda: app.abandoned == 1)
-                assert await (await session.send("and now?")).outcome() == Completed()
-
-    play(story())
+async def test_a_deaf_agent_that_never_gets_ready_does_not_block_its_session(path: Path) -> None:
+    Deaf.began, Deaf.release = asyncio.Event(), asyncio.Event()
+    agents: list[CountingAgent] = [CountingAgent(), Deaf()]
+    app = backstay.open(path, agent=backstay.live(agents.pop), timing=Timing(grace=0.2))
+    with set_in_the_end(Deaf.release):
+        async with app:
+            session = await app.session()
+            turn = await session.send("are you there?")
+            await Deaf.began.wait()
+            assert isinstance(await turn.cancel(), Cancelled)
+            await until(lambda: app.abandoned == 1)
+            assert await (await session.send("and now?")).outcome() == Completed()
 
 
-def test_agents_that_are_not_used_are_closed_after_a_while(path: Path) -> None:
-    async def story() -> None:
-        clock, resident = ManualClock(), Resident()
-        agent = backstay.live(lambda: resident)
-        timing = Timing(reap=0.001)
-        async with backstay.open(path, agent=agent, clock=clock, pooling=Pooling(idle=60), timing=timing) as app:
-            assert await (await (await app.session()).send("hi")).outcome() == Completed()
-            assert app.pool.statistics.kept == 1
-            clock.advance(61)
-            await resident.gone.wait()
-            assert (app.pool.statistics.kept, app.pool.statistics.evicted) == (0, 1)
-
-    play(story())
+async def test_agents_that_are_not_used_are_closed_after_a_while(path: Path) -> None:
+    clock, counting = ManualClock(), CountingAgent()
+    agent = backstay.live(lambda: counting)
+    timing = Timing(reap=0.001)
+    async with backstay.open(path, agent=agent, clock=clock, pooling=Pooling(idle=60), timing=timing) as app:
+        assert await (await (await app.session()).send("hi")).outcome() == Completed()
+        # The outcome can be read a moment before the agent is back in the pool, and only then it is idle.
+        await until(lambda: app.pool.statistics.in_use == 0)
+        clock.advance(61)
+        await counting.gone.wait()
+        assert (app.pool.statistics.kept, app.pool.statistics.evicted) == (0, 1)
 
 
 class Asking(Knowing):
@@ -254,17 +232,58 @@ class Asking(Knowing):
             yield body
 
 
-def test_an_agent_that_was_told_the_history_may_still_ask_for_it(path: Path) -> None:
-    async def story() -> None:
-        async with backstay.open(path, agent=Asking) as app:
-            session = await app.session()
-            for _ in range(3):
-                await ask(session)
-
-    play(story())
+async def test_an_agent_that_was_told_the_history_may_still_ask_for_it(path: Path) -> None:
+    async with backstay.open(path, agent=Asking) as app:
+        session = await app.session()
+        for _ in range(3):
+            await ask(session)
+        assert app.pool.statistics.hits == 2
 
 
-class Resuming(Resident):
+class GuardedClock(ManualClock):
+    """A clock that one thread may not ask. Whoever reads a session that is held asks whether its holder lives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.barred = 0
+
+    def boot(self) -> int:
+        assert threading.get_ident() != self.barred, "the store was read on this thread"
+        return super().boot()
+
+
+@pytest.mark.parametrize("kind", ["live", "catching up", "shared", "function"])
+async def test_reading_the_history_of_a_turn_never_waits_for_the_store(path: Path, kind: str) -> None:
+    clock, lengths = GuardedClock(), []
+
+    async def look(turn: AgentTurn) -> AsyncIterator[Body]:
+        clock.barred = threading.get_ident()
+        try:
+            lengths.append(len(turn.messages))
+        finally:
+            clock.barred = 0
+        yield Text("so many")
+
+    class Looking(Knowing):
+        async def stream(self, turn: AgentTurn) -> AsyncIterator[Body]:
+            async for body in look(turn):
+                yield body
+
+    class Learned(Looking, Learning):
+        pass
+
+    agents: dict[str, AgentLike] = {"live": Looking, "catching up": Learned, "shared": Looking(), "function": look}
+
+    async with backstay.open(path, agent=agents[kind], clock=clock) as app:
+        session = await app.session()
+        assert await (await session.send("one")).outcome() == Completed()
+        assert await (await session.send("two")).outcome() == Completed()
+        await session.record([message.user("by the way")])
+        assert await (await session.send("three")).outcome() == Completed()
+    assert lengths == [1, 3, 6]
+
+
+class Resuming(CountingAgent):
     """Says what it was told and what it is shown of the turn that it goes on with."""
 
     async def stream(self, turn: AgentTurn) -> AsyncIterator[Body]:
@@ -292,22 +311,19 @@ def test_a_live_agent_that_goes_on_is_told_what_was_before_and_shown_what_was_sa
     play(story())
 
 
-def test_sessions_of_one_app_do_not_disturb_each_other(path: Path, prompt: bool) -> None:
-    async def story() -> None:
-        async with backstay.open(path, agents={"default": Learning, "other": saying("hm")}, prompt=prompt) as app:
-            sessions = [await app.session() for _ in range(5)]
-            for _ in range(3):
-                await asyncio.gather(*map(ask, sessions))
-            await (await sessions[0].send("you?", agent="other")).outcome()
+async def test_sessions_of_one_app_do_not_disturb_each_other(path: Path, notify: bool) -> None:
+    async with backstay.open(path, agents={"default": Learning, "other": saying("hm")}, notify=notify) as app:
+        sessions = [await app.session() for _ in range(5)]
+        for _ in range(3):
             await asyncio.gather(*map(ask, sessions))
-            statistics = app.pool.statistics
-            assert (statistics.built, statistics.hits, statistics.caught_up) == ({"first": 5}, 14, 1)
-
-    play(story())
+        await (await sessions[0].send("you?", agent="other")).outcome()
+        await asyncio.gather(*map(ask, sessions))
+        statistics = app.pool.statistics
+        assert (statistics.built, statistics.hits, statistics.caught_up) == ({"first": 5}, 14, 1)
 
 
 def test_a_blocking_app_keeps_live_agents_as_well(path: Path) -> None:
-    with backstay.open_blocking(path, agent=Resident, pooling=Pooling(capacity=1)) as app:
+    with backstay.open_blocking(path, agent=CountingAgent, pooling=Pooling(capacity=1)) as app:
         session = app.session()
         for _ in range(3):
             assert session.send("hi").outcome() == Completed()

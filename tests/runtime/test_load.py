@@ -12,7 +12,7 @@ from backstay.model.content import Body
 from backstay.model.event import START, TextDelta
 from backstay.model.turn import Completed
 from tests.databases import Place
-from tests.runtime.stage import Gate, first_words, nothing_can_be_written, one_of_many, play, story_of, words_in
+from tests.runtime.controlled_agents import Gate, first_words, nothing_can_be_written, one_of_many, story_of, words_in
 
 CROWD = 200
 
@@ -22,7 +22,7 @@ async def double(number: int) -> int:
     return 2 * number
 
 
-def test_two_hundred_sessions_stream_at_once_and_everything_is_right(path: Place, prompt: bool) -> None:
+async def test_two_hundred_sessions_stream_at_once_and_everything_is_right(path: Place, notify: bool) -> None:
     together = asyncio.Event()
     began: set[str] = set()
 
@@ -53,18 +53,15 @@ def test_two_hundred_sessions_stream_at_once_and_everything_is_right(path: Place
         assert words[0] == f"{number}"
         assert "".join(words[1:]) == said
 
-    async def story() -> None:
-        threads = threading.active_count()
-        async with backstay.open(path, agent=agent, prompt=prompt) as app:
-            await asyncio.gather(*(one(app, number) for number in range(CROWD)))
-            # Sessions cost no threads: a few readers and a writer serve them all.
-            assert threading.active_count() - threads < 30
-            assert app.abandoned == 0
-
-    play(story())
+    threads = threading.active_count()
+    async with backstay.open(path, agent=agent, notify=notify) as app:
+        await asyncio.gather(*(one(app, number) for number in range(CROWD)))
+        # Sessions cost no threads: a few readers and a writer serve them all.
+        assert threading.active_count() - threads < 30
+        assert app.abandoned == 0
 
 
-def test_however_many_flood_the_process_holds_no_more_than_their_buffers(path: Place) -> None:
+async def test_however_many_flood_the_process_holds_no_more_than_their_buffers(path: Place) -> None:
     crowd, said, flood = 50, [0] * 50, Gate()
 
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -75,38 +72,32 @@ def test_however_many_flood_the_process_holds_no_more_than_their_buffers(path: P
             said[place] += 100
             yield Text("x" * 100)
 
-    async def story() -> None:
-        timing = Timing(buffer_bytes=4_000, flush_bytes=1_000)
-        async with backstay.open(path, agent=agent, timing=timing) as app:
-            sessions = [await app.session() for _ in range(crowd)]
-            turns = [await session.send(f"{place}") for place, session in enumerate(sessions)]
-            await asyncio.gather(*(first_words(turn) for turn in turns))
-            with nothing_can_be_written(path):
-                flood.open()
-                for _ in range(1_000):
-                    await asyncio.sleep(0)
-                with open_store(path) as store:
-                    for place, session in enumerate(sessions):
-                        events = store.events_after(session.id, START, owner="local").events
-                        stored = sum(len(e.body.text) for e in events if isinstance(e.body, TextDelta))
-                        assert 4_000 <= said[place] - stored <= 2 * 4_000 + 2 * 100
-            assert [await turn.outcome() for turn in turns] == [Completed()] * crowd
-            for session in sessions:
-                assert (await session.messages())[-1].text == "x" * 50_001
-
-    play(story())
+    timing = Timing(buffer_bytes=4_000, flush_bytes=1_000)
+    async with backstay.open(path, agent=agent, timing=timing) as app:
+        sessions = [await app.session() for _ in range(crowd)]
+        turns = [await session.send(f"{place}") for place, session in enumerate(sessions)]
+        await asyncio.gather(*(first_words(turn) for turn in turns))
+        with nothing_can_be_written(path):
+            flood.open()
+            for _ in range(1_000):
+                await asyncio.sleep(0)
+            with open_store(path) as store:
+                for place, session in enumerate(sessions):
+                    events = store.events_after(session.id, START, owner="local").events
+                    stored = sum(len(e.body.text) for e in events if isinstance(e.body, TextDelta))
+                    assert 4_000 <= said[place] - stored <= 2 * 4_000 + 2 * 100
+        assert [await turn.outcome() for turn in turns] == [Completed()] * crowd
+        for session in sessions:
+            assert (await session.messages())[-1].text == "x" * 50_001
 
 
-def test_a_hundred_turns_wait_in_one_session_and_are_answered_in_order(path: Place) -> None:
+async def test_a_hundred_turns_wait_in_one_session_and_are_answered_in_order(path: Place) -> None:
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
         yield Text(turn.input.text)
 
-    async def story() -> None:
-        async with backstay.open(path, agent=agent) as app:
-            session = await app.session()
-            turns = [await session.send(f"{number}") for number in range(100)]
-            await turns[-1].outcome()
-            said = [message.text for message in await session.messages()]
-            assert said == [f"{number}" for number in range(100) for _ in range(2)]
-
-    play(story())
+    async with backstay.open(path, agent=agent) as app:
+        session = await app.session()
+        turns = [await session.send(f"{number}") for number in range(100)]
+        await turns[-1].outcome()
+        said = [message.text for message in await session.messages()]
+        assert said == [f"{number}" for number in range(100) for _ in range(2)]

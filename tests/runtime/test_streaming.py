@@ -15,7 +15,10 @@ from backstay.model.event import START, CustomReported, Event, TextDelta, Though
 from backstay.model.ids import SessionId
 from backstay.model.turn import Completed
 from tests.databases import Place
-from tests.runtime.stage import Gate, first_words, play, saying, stopping_at, story_of, words_in
+from tests.runtime.controlled_agents import Gate, first_words, saying, stopping_at, story_of, words_in
+
+# What is checked here is what the runtime does with agents and answers: the engine cannot matter.
+pytestmark = pytest.mark.engines("sqlite")
 
 # Words are then stored only for another reason than their age or number.
 NEVER = Timing(flush=3600, flush_bytes=1 << 20)
@@ -27,19 +30,16 @@ def stored(path: Place, session: SessionId) -> tuple[Event, ...]:
         return store.events_after(session, START, owner="local").events
 
 
-def test_the_first_words_are_stored_at_once(path: Place) -> None:
-    async def story() -> None:
-        gate = Gate()
-        async with backstay.open(path, agent=stopping_at(gate), timing=NEVER) as app:
-            turn = await (await app.session()).send("hello")
-            assert await first_words(turn) == "one "
-            gate.open()
-            await turn.outcome()
-
-    play(story())
+async def test_the_first_words_are_stored_at_once(path: Place) -> None:
+    gate = Gate()
+    async with backstay.open(path, agent=stopping_at(gate), timing=NEVER) as app:
+        turn = await (await app.session()).send("hello")
+        assert await first_words(turn) == "one "
+        gate.open()
+        await turn.outcome()
 
 
-def test_later_words_gather_and_only_what_is_new_is_written(path: Place) -> None:
+async def test_later_words_gather_and_only_what_is_new_is_written(path: Place) -> None:
     first, second = Gate(), Gate()
 
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -49,18 +49,15 @@ def test_later_words_gather_and_only_what_is_new_is_written(path: Place) -> None
             yield Text(word)
         await second.stop_here()
 
-    async def story() -> None:
-        async with backstay.open(path, agent=agent, timing=NEVER) as app:
-            session = await app.session()
-            turn = await session.send("count")
-            await first_words(turn)
-            first.open()
-            await second.reached()
-            assert words_in(stored(path, session.id)) == ["one "]
-            second.open()
-            assert words_in(await story_of(turn)) == ["one ", "two three four"]
-
-    play(story())
+    async with backstay.open(path, agent=agent, timing=NEVER) as app:
+        session = await app.session()
+        turn = await session.send("count")
+        await first_words(turn)
+        first.open()
+        await second.reached()
+        assert words_in(stored(path, session.id)) == ["one "]
+        second.open()
+        assert words_in(await story_of(turn)) == ["one ", "two three four"]
 
 
 @pytest.mark.parametrize(
@@ -68,8 +65,8 @@ def test_later_words_gather_and_only_what_is_new_is_written(path: Place) -> None
     [Timing(flush=3600, flush_bytes=10), Timing(flush=0.001, flush_bytes=1 << 20)],
     ids=["enough of them", "old enough"],
 )
-def test_words_are_stored_when_they_are_enough_or_old_enough_though_the_agent_goes_on(
-    path: Place, timing: Timing, prompt: bool
+async def test_output_is_stored_when_it_is_long_or_old_enough_though_the_agent_goes_on(
+    path: Place, timing: Timing, notify: bool
 ) -> None:
     gates = [Gate() for _ in range(4)]
 
@@ -78,18 +75,15 @@ def test_words_are_stored_when_they_are_enough_or_old_enough_though_the_agent_go
             yield Text("ten words ")
             await gate.stop_here()
 
-    async def story() -> None:
-        async with backstay.open(path, agent=agent, timing=timing, prompt=prompt) as app:
-            turn = await (await app.session()).send("count")
-            heard = 0
-            async for event in turn.events():
-                if isinstance(event.body, TextDelta):
-                    assert event.body.text == "ten words "  # Each shown before the next could have been said.
-                    gates[heard].open()
-                    heard += 1
-            assert heard == 4
-
-    play(story())
+    async with backstay.open(path, agent=agent, timing=timing, notify=notify) as app:
+        turn = await (await app.session()).send("count")
+        heard = 0
+        async for event in turn.events():
+            if isinstance(event.body, TextDelta):
+                assert event.body.text == "ten words "  # Each shown before the next could have been said.
+                gates[heard].open()
+                heard += 1
+        assert heard == 4
 
 
 def written(path: Path) -> list[tuple[str, int, int]]:
@@ -98,28 +92,25 @@ def written(path: Path) -> list[tuple[str, int, int]]:
     return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in looked]
 
 
-def test_a_silent_agent_costs_no_write(tmp_path: Path) -> None:
-    async def story() -> None:
-        gate, quick = Gate(), Timing(flush=0.001, poll=0.001)
-        silent = backstay.open(
-            tmp_path / "silent.db", agent=stopping_at(gate), timing=quick, lease_seconds=3600, prompt=False
-        )
-        busy = backstay.open(tmp_path / "busy.db", agent=saying("one ", "two"), timing=quick)
-        async with silent, busy:
-            turn = await (await silent.session()).send("hello")
-            await first_words(turn)
-            before = written(tmp_path / "silent.db")
-            other = await busy.session()
-            for number in range(20):
-                await (await other.send(f"input {number}")).outcome()
-            assert written(tmp_path / "silent.db") == before
-            gate.open()
-            assert await turn.outcome() == Completed()
-
-    play(story())
+async def test_a_silent_agent_costs_no_write(tmp_path: Path) -> None:
+    gate, quick = Gate(), Timing(flush=0.001, poll=0.001)
+    silent = backstay.open(
+        tmp_path / "silent.db", agent=stopping_at(gate), timing=quick, lease_seconds=3600, notify=False
+    )
+    busy = backstay.open(tmp_path / "busy.db", agent=saying("one ", "two"), timing=quick)
+    async with silent, busy:
+        turn = await (await silent.session()).send("hello")
+        await first_words(turn)
+        before = written(tmp_path / "silent.db")
+        other = await busy.session()
+        for number in range(20):
+            await (await other.send(f"input {number}")).outcome()
+        assert written(tmp_path / "silent.db") == before
+        gate.open()
+        assert await turn.outcome() == Completed()
 
 
-def test_everything_said_is_stored_before_a_tool_runs(path: Place) -> None:
+async def test_everything_said_is_stored_before_a_tool_runs(path: Place) -> None:
     @tool
     def look(session: str) -> list[str]:
         return [type(event.body).__name__ for event in stored(path, SessionId(session))]
@@ -131,33 +122,27 @@ def test_everything_said_is_stored_before_a_tool_runs(path: Place) -> None:
         found = await turn.call(look, {"session": turn.session})
         yield Custom("found", found)
 
-    async def story() -> list[str]:
-        async with backstay.open(path, agent=agent, timing=NEVER) as app:
-            turn = await (await app.session()).send("look")
-            events = await story_of(turn)
-            return next(event.body.data for event in events if isinstance(event.body, CustomReported))
-
-    found = play(story())
+    async with backstay.open(path, agent=agent, timing=NEVER) as app:
+        turn = await (await app.session()).send("look")
+        events = await story_of(turn)
+        found = next(event.body.data for event in events if isinstance(event.body, CustomReported))
     assert found[-4:] == ["TextDelta", "ThoughtDelta", "TextDelta", "ToolCalled"]
 
 
-def test_what_a_follower_sees_anybody_can_read(path: Place, prompt: bool) -> None:
+async def test_what_a_follower_sees_anybody_can_read(path: Place, notify: bool) -> None:
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
         for number in range(10):
             yield Text(f"{number} ")
             yield Thought("hm")
 
-    async def story() -> None:
-        async with backstay.open(path, agent=agent, timing=Timing(flush=0), prompt=prompt) as app:
-            session = await app.session()
-            turn = await session.send("count")
-            async for event in turn.events():
-                assert event in stored(path, session.id)
-
-    play(story())
+    async with backstay.open(path, agent=agent, timing=Timing(flush=0), notify=notify) as app:
+        session = await app.session()
+        turn = await session.send("count")
+        async for event in turn.events():
+            assert event in stored(path, session.id)
 
 
-def test_bodies_of_every_kind_become_events_at_once_and_messages_at_the_end(path: Place) -> None:
+async def test_bodies_of_every_kind_become_events_at_once_and_messages_at_the_end(path: Place) -> None:
     said: list[Body] = [
         Thought("let me "),
         Thought("think"),
@@ -175,29 +160,26 @@ def test_bodies_of_every_kind_become_events_at_once_and_messages_at_the_end(path
         for body in said:
             yield body
 
-    async def story() -> None:
-        async with backstay.open(path, agent=agent) as app:
-            session = await app.session()
-            turn = await session.send("tea?")
-            events = await story_of(turn)
-            usages = [event.body.usage for event in events if isinstance(event.body, UsageReported)]
-            thoughts = [event.body.text for event in events if isinstance(event.body, ThoughtDelta)]
-            assert (usages, "".join(thoughts), "".join(words_in(events))) == (
-                said[-2:],
-                "let me think",
-                "I look. There are two.",
-            )
-            assert [(message.role, message.parts) for message in (await session.messages())[1:]] == [
-                ("assistant", (Thought("let me think"), Text("I look. "), said[3])),
-                ("tool", (said[4],)),
-                ("assistant", (said[5], Text("There are two."))),
-            ]
-            assert (await turn.read()).usage == Usage(input_tokens=15, output_tokens=7, cost=0.5, model="m")
-
-    play(story())
+    async with backstay.open(path, agent=agent) as app:
+        session = await app.session()
+        turn = await session.send("tea?")
+        events = await story_of(turn)
+        usages = [event.body.usage for event in events if isinstance(event.body, UsageReported)]
+        thoughts = [event.body.text for event in events if isinstance(event.body, ThoughtDelta)]
+        assert (usages, "".join(thoughts), "".join(words_in(events))) == (
+            said[-2:],
+            "let me think",
+            "I look. There are two.",
+        )
+        assert [(message.role, message.parts) for message in (await session.messages())[1:]] == [
+            ("assistant", (Thought("let me think"), Text("I look. "), said[3])),
+            ("tool", (said[4],)),
+            ("assistant", (said[5], Text("There are two."))),
+        ]
+        assert (await turn.read()).usage == Usage(input_tokens=15, output_tokens=7, cost=0.5, model="m")
 
 
-def test_words_are_never_doubled_lost_or_reordered_however_they_are_cut(path: Place) -> None:
+async def test_words_are_never_doubled_lost_or_reordered_however_they_are_cut(path: Place) -> None:
     words = [f"{number} " for number in range(2_000)]
 
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -206,29 +188,23 @@ def test_words_are_never_doubled_lost_or_reordered_however_they_are_cut(path: Pl
             if place % 7 == 0:
                 await asyncio.sleep(0)
 
-    async def story() -> None:
-        async with backstay.open(path, agent=agent, timing=Timing(flush=0.002, flush_bytes=100)) as app:
-            session = await app.session()
-            turn = await session.send("count")
-            deltas = words_in(await story_of(turn))
-            assert "".join(deltas) == "".join(words)
-            assert len(deltas) > 1
-            assert (await session.messages())[-1].text == "".join(words)
-
-    play(story())
+    async with backstay.open(path, agent=agent, timing=Timing(flush=0.002, flush_bytes=100)) as app:
+        session = await app.session()
+        turn = await session.send("count")
+        deltas = words_in(await story_of(turn))
+        assert "".join(deltas) == "".join(words)
+        assert len(deltas) > 1
+        assert (await session.messages())[-1].text == "".join(words)
 
 
-def test_empty_words_are_not_worth_an_event(path: Place) -> None:
+async def test_empty_words_are_not_worth_an_event(path: Place) -> None:
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
         yield Text("")
         await turn.steering()
         yield Thought("")
         yield Text("one")
 
-    async def story() -> None:
-        async with backstay.open(path, agent=agent) as app:
-            turn = await (await app.session()).send("hello")
-            events = await story_of(turn)
-            assert [event.body for event in events[1:-1]] == [TextDelta("one")]
-
-    play(story())
+    async with backstay.open(path, agent=agent) as app:
+        turn = await (await app.session()).send("hello")
+        events = await story_of(turn)
+        assert [event.body for event in events[1:-1]] == [TextDelta("one")]

@@ -9,94 +9,86 @@ from hypothesis import strategies as st
 
 import backstay
 from backstay import Compaction, Text, Thought, ToolCall, ToolResult, Usage
-from backstay.agents.openai import OpenAICompatible
 from backstay.agents.port import AgentTurn
-from backstay.agents.summarising import WISH, SummaryTurn, extractive
+from backstay.agents.provider.openai_compatible import OpenAICompatible
+from backstay.agents.summariser import REQUEST, SummaryTurn, extractive
 from backstay.agents.tools import ToolFailed, tool
 from backstay.errors import AgentFailed
 from backstay.model import message
 from backstay.model.content import Body
 from backstay.model.event import WindowOpened
+from backstay.model.history.token_estimate import estimate
 from backstay.model.ids import MessageId
 from backstay.model.message import Message
-from backstay.model.weight import estimate
-from backstay.runtime.session import SessionHandle
-from tests.agents.provider import DONE, FakeProvider, finish, refuses, says, tally, words
-from tests.agents.turns import LooseTurn
-from tests.runtime.house import Resident
-from tests.runtime.stage import play
+from backstay.runtime.session_handle import Session
+from tests.agents.fake_provider import DONE, FakeProvider, finish, refuses, says, tally, words
+from tests.agents.fake_turn import LooseTurn
+from tests.runtime.controlled_agents import play
+from tests.runtime.pool_setup import CountingAgent
 from tests.runtime.test_ledger import check_valid
-from tests.runtime.weighing import LONG_WINDED, counting, gist, policy, story_so_far
-from tests.runtime.weighing import words as count_words
+from tests.runtime.word_tokens import LONG_WINDED, counting, gist, policy, story_so_far
+from tests.runtime.word_tokens import words as count_words
+
+# What is checked here is what the runtime does with agents and answers: the engine cannot matter.
+pytestmark = pytest.mark.engines("sqlite")
 
 
-async def fill(session: SessionHandle, turns: int = 3) -> None:
+async def fill(session: Session, turns: int = 3) -> None:
     for number in range(turns):
         await session.record([message.user(f"question {number}"), message.assistant(LONG_WINDED)])
 
 
-def test_a_model_summarises_through_its_provider(path: Path) -> None:
-    async def story() -> None:
-        play_it = says(
-            words("There was "), words("soup."), finish(), tally(prompt_tokens=70, completion_tokens=4), DONE
-        )
-        async with FakeProvider(play_it) as provider:
-            model = OpenAICompatible(provider.base_url, "tiny", "key")
-            async with backstay.open(path, compaction=policy(budget=600, summariser=model)) as app:
-                session = await app.session()
-                await fill(session)
-                await session.compact(keep=0, focus="the soup")
-                assert (await session.messages())[0].text == "There was soup."
-                (turn,) = {event.turn for event in await story_so_far(session) if isinstance(event.body, WindowOpened)}
-                assert turn is not None
-                usage = (await (await session.turn(turn)).read()).usage
-                assert (usage.input_tokens, usage.output_tokens) == (70, 4)
-            (request,) = provider.requests
-            *before, wish = request.body["messages"]
-            assert [said["role"] for said in before] == ["user", "assistant", "user", "assistant"]
-            assert wish["role"] == "user"
-            assert WISH in str(wish["content"])
-            assert "the soup" in str(wish["content"])
-
-    play(story())
+async def test_a_model_summarises_through_its_provider(path: Path) -> None:
+    play_it = says(words("There was "), words("soup."), finish(), tally(prompt_tokens=70, completion_tokens=4), DONE)
+    async with FakeProvider(play_it) as provider:
+        model = OpenAICompatible(provider.base_url, "tiny", "key")
+        async with backstay.open(path, compaction=policy(budget=600, summariser=model)) as app:
+            session = await app.session()
+            await fill(session)
+            await session.compact(keep=0, focus="the soup")
+            assert (await session.messages())[0].text == "There was soup."
+            (turn,) = {event.turn for event in await story_so_far(session) if isinstance(event.body, WindowOpened)}
+            assert turn is not None
+            usage = (await (await session.turn(turn)).read()).usage
+            assert (usage.input_tokens, usage.output_tokens) == (70, 4)
+        (request,) = provider.requests
+        *before, wish = request.body["messages"]
+        assert [said["role"] for said in before] == ["user", "assistant", "user", "assistant"]
+        assert wish["role"] == "user"
+        assert REQUEST in str(wish["content"])
+        assert "the soup" in str(wish["content"])
 
 
-def test_a_provider_that_refuses_fails_the_compaction_with_its_reason(path: Path) -> None:
-    async def story() -> None:
-        async with FakeProvider(refuses(400, "no such model")) as provider:
-            model = OpenAICompatible(provider.base_url, "tiny", "key")
-            async with backstay.open(path, compaction=policy(summariser=model)) as app:
-                session = await app.session()
-                await fill(session)
-                with pytest.raises(AgentFailed, match="no such model"):
-                    await session.compact(keep=0)
-                assert len(await session.messages()) == 6
-
-    play(story())
+async def test_a_provider_that_refuses_fails_the_compaction_with_its_reason(path: Path) -> None:
+    async with FakeProvider(refuses(400, "no such model")) as provider:
+        model = OpenAICompatible(provider.base_url, "tiny", "key")
+        async with backstay.open(path, compaction=policy(summariser=model)) as app:
+            session = await app.session()
+            await fill(session)
+            with pytest.raises(AgentFailed, match="no such model"):
+                await session.compact(keep=0)
+            assert len(await session.messages()) == 6
 
 
-def test_what_is_too_much_for_one_question_is_asked_piece_by_piece(path: Path) -> None:
+async def test_what_is_too_much_for_one_question_is_asked_piece_by_piece(path: Path) -> None:
     calls: list[AgentTurn] = []
 
     async def counted(turn: AgentTurn) -> AsyncIterator[Body]:
         yield Text(f"gist {len(calls)}")
         yield Usage(input_tokens=10)
 
-    async def story() -> None:
-        async with backstay.open(path, compaction=policy(summariser=counting(counted, calls))) as app:
-            session = await app.session()
-            await fill(session, 8)
-            asked = await session.messages()
-            await session.compact(keep=0)
-            assert (await session.messages())[0].text == f"gist {len(calls)}"
-            heard = [one.id for turn in calls for one in turn.messages if one.role in ("user", "assistant") and one.id]
-            assert heard == [one.id for one in asked[:-2]], "everything, once, in order"
-            (turn,) = {event.turn for event in await story_so_far(session) if isinstance(event.body, WindowOpened)}
-            assert turn is not None
-            usage = (await (await session.turn(turn)).read()).usage
-            assert usage.input_tokens == 10 * len(calls)
-
-    play(story())
+    async with backstay.open(path, compaction=policy(summariser=counting(counted, calls))) as app:
+        session = await app.session()
+        await fill(session, 8)
+        asked = await session.messages()
+        await session.compact(keep=0)
+        assert (await session.messages())[0].text == f"gist {len(calls)}"
+        heard = [one.id for turn in calls for one in turn.messages if one.role in ("user", "assistant") and one.id]
+        assert heard == [one.id for one in asked[:-2]], "everything, once, in order"
+        (opener,) = {event.turn for event in await story_so_far(session) if isinstance(event.body, WindowOpened)}
+        assert opener is not None
+        usage = (await (await session.turn(opener)).read()).usage
+        assert usage.input_tokens == 10 * len(calls)
     assert len(calls) > 2
     for number, turn in enumerate(calls):
         *told, wish = turn.messages
@@ -106,24 +98,21 @@ def test_what_is_too_much_for_one_question_is_asked_piece_by_piece(path: Path) -
         assert summaries == ([f"gist {number}"] if number else [])
 
 
-def test_a_call_and_its_results_stay_in_one_piece(path: Path) -> None:
+async def test_a_call_and_its_results_stay_in_one_piece(path: Path) -> None:
     calls: list[AgentTurn] = []
 
-    async def story() -> None:
-        async with backstay.open(path, compaction=policy(summariser=counting(gist, calls))) as app:
-            session = await app.session()
-            for number in range(6):
-                await session.record(
-                    [
-                        message.user(f"question {number}"),
-                        message.assistant([Text(LONG_WINDED), ToolCall("a", "look"), ToolCall("b", "look")]),
-                        message.tool([Text(LONG_WINDED), ToolResult("a", 1)]),
-                        message.tool([Text(LONG_WINDED), ToolResult("b", 2)]),
-                    ]
-                )
-            await session.compact(keep=0)
-
-    play(story())
+    async with backstay.open(path, compaction=policy(summariser=counting(gist, calls))) as app:
+        session = await app.session()
+        for number in range(6):
+            await session.record(
+                [
+                    message.user(f"question {number}"),
+                    message.assistant([Text(LONG_WINDED), ToolCall("a", "look"), ToolCall("b", "look")]),
+                    message.tool([Text(LONG_WINDED), ToolResult("a", 1)]),
+                    message.tool([Text(LONG_WINDED), ToolResult("b", 2)]),
+                ]
+            )
+        await session.compact(keep=0)
     assert len(calls) > 2
     for turn in calls:
         check_valid(turn.messages)
@@ -131,7 +120,7 @@ def test_a_call_and_its_results_stay_in_one_piece(path: Path) -> None:
         assert all(not result.error for result in results)
 
 
-def test_a_summariser_hears_nobody_and_may_not_act(path: Path) -> None:
+async def test_a_summariser_hears_nobody_and_may_not_act(path: Path) -> None:
     @tool
     def pay() -> str:
         raise AssertionError("it may not act")
@@ -149,17 +138,14 @@ def test_a_summariser_hears_nobody_and_may_not_act(path: Path) -> None:
         yield Thought("only what I say counts")
         yield Text("gist")
 
-    async def story() -> None:
-        async with backstay.open(path, compaction=policy(summariser=eager)) as app:
-            session = await app.session()
-            await fill(session)
-            await session.compact(keep=0)
-            assert (await session.messages())[0].text == "gist"
-
-    play(story())
+    async with backstay.open(path, compaction=policy(summariser=eager)) as app:
+        session = await app.session()
+        await fill(session)
+        await session.compact(keep=0)
+        assert (await session.messages())[0].text == "gist"
 
 
-class Scribe(Resident):
+class Scribe(CountingAgent):
     """A summariser that counts how often it was closed."""
 
     async def stream(self, turn: AgentTurn) -> AsyncIterator[Body]:
@@ -222,7 +208,7 @@ def test_a_summary_without_a_model_is_short_and_always_the_same(told: list[tuple
     assert summary == summarised(messages)
 
 
-def test_a_summary_without_a_model_keeps_the_beginning_the_end_and_what_earlier_ones_said() -> None:
+def test_a_summary_without_a_model_keeps_the_start_the_end_and_earlier_summaries() -> None:
     middle = [said("user" if place % 2 else "assistant", f"turn {place} " * 40, place) for place in range(2, 400)]
     messages = [said("summary", "We met in May.", 0), said("user", "I want soup. " * 20, 1), *middle]
 
@@ -234,14 +220,11 @@ def test_a_summary_without_a_model_keeps_the_beginning_the_end_and_what_earlier_
     assert len(summary) < 7000
 
 
-def test_what_the_default_summariser_makes_is_lighter_than_what_it_stands_for(path: Path) -> None:
-    async def story() -> None:
-        async with backstay.open(path, compaction=Compaction(budget=2000, keep=200)) as app:
-            session = await app.session()
-            for number in range(30):
-                await session.record([message.user(f"what is {number}?"), message.assistant(f"{number}. " * 30)])
-            before = sum(map(estimate, await session.messages()))
-            await session.compact()
-            assert sum(map(estimate, await session.messages())) < before / 2
-
-    play(story())
+async def test_what_the_default_summariser_makes_is_lighter_than_what_it_stands_for(path: Path) -> None:
+    async with backstay.open(path, compaction=Compaction(budget=2000, keep=200)) as app:
+        session = await app.session()
+        for number in range(30):
+            await session.record([message.user(f"what is {number}?"), message.assistant(f"{number}. " * 30)])
+        before = sum(map(estimate, await session.messages()))
+        await session.compact()
+        assert sum(map(estimate, await session.messages())) < before / 2

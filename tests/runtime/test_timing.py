@@ -19,13 +19,15 @@ def test_what_is_no_time_and_no_size_is_refused(name: str, value: object) -> Non
         Timing(**{name: value})  # type: ignore[arg-type]  # the mistake under test
 
 
-@pytest.mark.parametrize("name", ["flush_bytes", "buffer_bytes", "poll", "retry", "reap", "turn", "step"])
+@pytest.mark.parametrize(
+    "name", ["flush_bytes", "buffer_bytes", "poll", "retry", "reap", "turn_timeout", "silence_timeout"]
+)
 def test_nothing_is_refused_where_it_would_mean_for_ever_or_without_a_pause(name: str) -> None:
     with pytest.raises(ConfigError, match="more than 0"):
         Timing(**{name: 0})
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - {"turn", "step"}))
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"turn_timeout", "silence_timeout"}))
 def test_only_a_limit_can_be_left_out(name: str) -> None:
     with pytest.raises(ConfigError, match=name):
         Timing(**{name: None})  # type: ignore[arg-type]  # the mistake under test
@@ -38,6 +40,8 @@ def test_a_size_is_whole(name: str) -> None:
 
 
 def test_what_makes_sense_is_taken() -> None:
-    timing = Timing(flush=0, grace=0, reap=math.inf, turn=None, step=0.5, buffer_bytes=1, flush_bytes=1)
+    timing = Timing(
+        flush=0, grace=0, reap=math.inf, turn_timeout=None, silence_timeout=0.5, buffer_bytes=1, flush_bytes=1
+    )
 
-    assert (timing.flush, timing.step, timing.buffer_bytes) == (0, 0.5, 1)
+    assert (timing.flush, timing.silence_timeout, timing.buffer_bytes) == (0, 0.5, 1)

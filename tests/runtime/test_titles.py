@@ -13,12 +13,15 @@ from backstay.model.content import Body
 from backstay.model.event import SessionRenamed
 from backstay.model.message import Message
 from backstay.model.turn import Completed
-from backstay.runtime.session import SessionHandle
+from backstay.runtime.session_handle import Session
 from tests.databases import Place
-from tests.runtime.stage import Gate, echo, play, set_in_the_end
+from tests.runtime.controlled_agents import Gate, echo, set_in_the_end
+
+# What is checked here is what the runtime does with agents and answers: the engine cannot matter.
+pytestmark = pytest.mark.engines("sqlite")
 
 
-async def titled(session: SessionHandle) -> str | None:
+async def titled(session: Session) -> str | None:
     """The first title the session is given."""
     async for event in session.follow():
         if isinstance(event.body, SessionRenamed):
@@ -26,63 +29,54 @@ async def titled(session: SessionHandle) -> str | None:
     raise AssertionError("the story ended without a title")
 
 
-def test_a_titler_is_asked_after_the_first_turn_with_what_was_said(path: Place, prompt: bool) -> None:
+async def test_a_titler_is_asked_after_the_first_turn_with_what_was_said(path: Place, notify: bool) -> None:
     asked: list[list[str]] = []
 
     async def titler(messages: tuple[Message, ...]) -> str:
         asked.append([message.text for message in messages])
         return "Greetings"
 
-    async def story() -> None:
-        async with backstay.open(path, agent=echo, titler=titler, prompt=prompt) as app:
-            session = await app.session()
-            await (await session.send("hello")).outcome()
-            assert await titled(session) == "Greetings"
-            await (await session.send("again")).outcome()
-            now = await session.read()
-            assert (now.title, now.title_by) == ("Greetings", "agent")
-        assert asked == [["hello", "heard hello"]]
-
-    play(story())
+    async with backstay.open(path, agent=echo, titler=titler, notify=notify) as app:
+        session = await app.session()
+        await (await session.send("hello")).outcome()
+        assert await titled(session) == "Greetings"
+        await (await session.send("again")).outcome()
+        now = await session.read()
+        assert (now.title, now.title_by) == ("Greetings", "agent")
+    assert asked == [["hello", "heard hello"]]
 
 
-def test_a_title_given_by_a_person_while_the_titler_thinks_stays(path: Place) -> None:
+async def test_a_title_given_by_a_person_while_the_titler_thinks_stays(path: Place) -> None:
     gate = Gate()
 
     async def titler(messages: tuple[Message, ...]) -> str:
         await gate.stop_here()
         return "a machine's title"
 
-    async def story() -> None:
-        async with backstay.open(path, agent=echo, titler=titler) as app:
-            session = await app.session()
-            await (await session.send("hello")).outcome()
-            await gate.reached()
-            await session.rename("my title")
-            gate.open()
-        async with backstay.open(path) as app:
-            now = await (await app.session(session.id)).read()
-            assert (now.title, now.title_by) == ("my title", "person")
-
-    play(story())
+    async with backstay.open(path, agent=echo, titler=titler) as app:
+        session = await app.session()
+        await (await session.send("hello")).outcome()
+        await gate.reached()
+        await session.rename("my title")
+        gate.open()
+    async with backstay.open(path) as app:
+        now = await (await app.session(session.id)).read()
+        assert (now.title, now.title_by) == ("my title", "person")
 
 
-def test_a_titler_is_not_asked_when_a_person_was_first(path: Place) -> None:
+async def test_a_titler_is_not_asked_when_a_person_was_first(path: Place) -> None:
     async def titler(messages: tuple[Message, ...]) -> str:
         raise AssertionError("there is a title")
 
-    async def story() -> None:
-        async with backstay.open(path, agent=echo, titler=titler) as app:
-            session = await app.session()
-            await session.rename("my title")
-            await (await session.send("hello")).outcome()
-        async with backstay.open(path) as app:
-            assert (await (await app.session(session.id)).read()).title == "my title"
-
-    play(story())
+    async with backstay.open(path, agent=echo, titler=titler) as app:
+        session = await app.session()
+        await session.rename("my title")
+        await (await session.send("hello")).outcome()
+    async with backstay.open(path) as app:
+        assert (await (await app.session(session.id)).read()).title == "my title"
 
 
-def test_a_titler_is_not_asked_about_a_turn_that_failed(path: Place) -> None:
+async def test_a_titler_is_not_asked_about_a_turn_that_failed(path: Place) -> None:
     asked: list[str] = []
 
     async def failing_first(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -94,19 +88,16 @@ def test_a_titler_is_not_asked_about_a_turn_that_failed(path: Place) -> None:
         asked.append(messages[-1].text)
         return "a title"
 
-    async def story() -> None:
-        async with backstay.open(path, agent=failing_first, titler=titler) as app:
-            session = await app.session()
-            await (await session.send("hello")).outcome()
-            await (await session.send("again")).outcome()
-            assert await titled(session) == "a title"
-        assert asked == ["well"]
-
-    play(story())
+    async with backstay.open(path, agent=failing_first, titler=titler) as app:
+        session = await app.session()
+        await (await session.send("hello")).outcome()
+        await (await session.send("again")).outcome()
+        assert await titled(session) == "a title"
+    assert asked == ["well"]
 
 
 @pytest.mark.parametrize("title", [None, 5, "", "\ud800", "x" * 100_000, "a\0b", ValueError("no idea")], ids=repr)
-def test_a_titler_that_fails_or_talks_nonsense_costs_nothing_but_its_title(path: Place, title: Any) -> None:
+async def test_a_titler_that_fails_or_talks_nonsense_costs_nothing_but_its_title(path: Place, title: Any) -> None:
     answers = [title, "a good title"]
 
     async def titler(messages: tuple[Message, ...]) -> str:
@@ -115,77 +106,65 @@ def test_a_titler_that_fails_or_talks_nonsense_costs_nothing_but_its_title(path:
             raise answer
         return str(answer) if answer == "a good title" else answer
 
-    async def story() -> None:
-        async with backstay.open(path, agent=echo, titler=titler) as app:
-            session = await app.session()
-            assert await (await session.send("hello")).outcome() == Completed()
-        async with backstay.open(path, agent=echo, titler=titler) as app:
-            session = await app.session(session.id)
-            assert (await session.read()).title is None
-            assert await (await session.send("again")).outcome() == Completed()
-            assert await titled(session) == "a good title"
-
-    play(story())
+    async with backstay.open(path, agent=echo, titler=titler) as app:
+        session = await app.session()
+        assert await (await session.send("hello")).outcome() == Completed()
+    async with backstay.open(path, agent=echo, titler=titler) as app:
+        session = await app.session(session.id)
+        assert (await session.read()).title is None
+        assert await (await session.send("again")).outcome() == Completed()
+        assert await titled(session) == "a good title"
 
 
-def test_a_titler_that_hangs_holds_up_neither_turns_nor_the_closing(path: Place) -> None:
+async def test_a_titler_that_hangs_holds_up_neither_turns_nor_the_closing(path: Place) -> None:
     async def titler(messages: tuple[Message, ...]) -> str:
         await asyncio.Event().wait()
         return "never"
 
-    async def story() -> None:
-        async with backstay.open(path, agent=echo, titler=titler, timing=Timing(grace=0.05)) as app:
-            session = await app.session()
-            for number in range(3):
-                assert await (await session.send(f"{number}")).outcome() == Completed()
-        assert len(asyncio.all_tasks()) == 1
-
-    play(story())
+    async with backstay.open(path, agent=echo, titler=titler, timing=Timing(grace=0.05)) as app:
+        session = await app.session()
+        for number in range(3):
+            assert await (await session.send(f"{number}")).outcome() == Completed()
+    assert len(asyncio.all_tasks()) == 1
 
 
-def test_a_titler_that_ignores_its_cancellation_does_not_hold_up_the_closing(path: Place) -> None:
-    async def story() -> None:
-        began, told, released = asyncio.Event(), asyncio.Event(), asyncio.Event()
+async def test_a_titler_that_ignores_its_cancellation_does_not_hold_up_the_closing(path: Place) -> None:
+    began, told, released = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-        async def titler(messages: tuple[Message, ...]) -> str:
-            began.set()
-            while not released.is_set():
-                try:
-                    await released.wait()
-                except asyncio.CancelledError:
-                    told.set()
-            return "too late"
+    async def titler(messages: tuple[Message, ...]) -> str:
+        began.set()
+        while not released.is_set():
+            try:
+                await released.wait()
+            except asyncio.CancelledError:
+                told.set()
+        return "too late"
 
-        async with backstay.open(path, agent=echo, titler=titler, timing=Timing(grace=0.05)) as app:
-            session = await app.session()
-            assert await (await session.send("hello")).outcome() == Completed()
-            await began.wait()
-        with set_in_the_end(released):
-            assert told.is_set()
-            left = asyncio.all_tasks() - {asyncio.current_task()}
-            assert len(left) == 1
-        await asyncio.wait(left)
-        with open_store(path) as store:
-            assert store.session(session.id, owner="local").title is None
-
-    play(story())
+    async with backstay.open(path, agent=echo, titler=titler, timing=Timing(grace=0.05)) as app:
+        session = await app.session()
+        assert await (await session.send("hello")).outcome() == Completed()
+        await began.wait()
+    with set_in_the_end(released):
+        assert told.is_set()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        assert len(left) == 1
+    await asyncio.wait(left)
+    with open_store(path) as store:
+        assert store.session(session.id, owner="local").title is None
 
 
-def test_a_session_that_is_deleted_while_the_titler_thinks_disturbs_nobody(path: Place) -> None:
+async def test_a_session_that_is_deleted_while_the_titler_thinks_disturbs_nobody(path: Place) -> None:
     gate = Gate()
 
     async def titler(messages: tuple[Message, ...]) -> str:
         await gate.stop_here()
         return "too late"
 
-    async def story() -> None:
-        async with backstay.open(path, agent=echo, titler=titler) as app:
-            session, other = await app.session(), await app.session()
-            await (await session.send("hello")).outcome()
-            await gate.reached()
-            await session.delete()
-            gate.open()
-            await (await other.send("hello")).outcome()
-            assert await titled(other) == "too late"
-
-    play(story())
+    async with backstay.open(path, agent=echo, titler=titler) as app:
+        session, other = await app.session(), await app.session()
+        await (await session.send("hello")).outcome()
+        await gate.reached()
+        await session.delete()
+        gate.open()
+        await (await other.send("hello")).outcome()
+        assert await titled(other) == "too late"

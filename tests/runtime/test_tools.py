@@ -1,6 +1,7 @@
 """Tools are somebody else's code: however one ends, its call has a result, its turn goes on, and no other notices."""
 
 import asyncio
+import inspect
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
@@ -12,13 +13,16 @@ import backstay
 from backstay import Text
 from backstay.agents.port import AgentTurn
 from backstay.agents.tools import Tool, ToolFailed
-from backstay.errors import LeaseLost, StoreUnavailable
+from backstay.errors import BackstayError, LeaseLost, StoreUnavailable
 from backstay.model.content import Body
 from backstay.model.event import ToolReturned
-from backstay.model.reasons import reason_of
+from backstay.model.failure_reasons import own_words
 from backstay.model.turn import Cancelled, Completed
 from tests.databases import Place
-from tests.runtime.stage import PATIENCE, play, story_of
+from tests.runtime.controlled_agents import PATIENCE, story_of, until
+
+# What is checked here is what the runtime does with agents and answers: the engine cannot matter.
+pytestmark = pytest.mark.engines("sqlite")
 
 
 def calling(function: Callable[..., Any]) -> Callable[[AgentTurn], AsyncIterator[Body]]:
@@ -72,48 +76,50 @@ RAISED = {
 }
 
 
+def reason(error: BaseException) -> str:
+    """The beginning of what an agent reads: the words of an error of ours, the type of any other."""
+    return own_words(error) if isinstance(error, BackstayError) else f"it raised {type(error).__name__} (turn trn_"
+
+
 @pytest.mark.parametrize("error", [*RAISED.values(), KeyboardInterrupt()], ids=[*RAISED, "an interrupt"])
-def test_whatever_a_tool_raises_on_its_thread_is_told_to_the_agent(path: Place, error: BaseException) -> None:
-    assert f"odd failed: {reason_of(error)}" in play(told(path, called(error)))
+async def test_whatever_a_tool_raises_on_its_thread_is_told_to_the_agent(path: Place, error: BaseException) -> None:
+    assert f"odd failed: {reason(error)}" in (await told(path, called(error)))
 
 
 @pytest.mark.parametrize("error", RAISED.values(), ids=RAISED)
-def test_whatever_an_async_tool_raises_is_told_to_the_agent(path: Place, error: BaseException) -> None:
+async def test_whatever_an_async_tool_raises_is_told_to_the_agent(path: Place, error: BaseException) -> None:
     # A coroutine turns the end of an iteration into an error of its own.
-    expected = "RuntimeError" if isinstance(error, StopIteration) else reason_of(error)
+    expected = "it raised RuntimeError (turn trn_" if isinstance(error, StopIteration) else reason(error)
 
-    assert f"odd failed: {expected}" in play(told(path, awaited(error)))
+    assert f"odd failed: {expected}" in (await told(path, awaited(error)))
 
 
-def test_an_async_tool_that_awaits_something_cancelled_has_failed(path: Place) -> None:
+async def test_an_async_tool_that_awaits_something_cancelled_has_failed(path: Place) -> None:
     async def function() -> None:
         cancelled = asyncio.create_task(asyncio.Event().wait())
         cancelled.cancel()
         await cancelled
 
-    assert "odd failed: CancelledError" in play(told(path, function))
+    assert "odd failed: it raised CancelledError (turn trn_" in (await told(path, function))
 
 
-def test_a_tool_that_is_stopped_with_its_turn_is_cancelled_and_tells_nobody(path: Place) -> None:
-    async def story() -> None:
-        began, stopped = asyncio.Event(), asyncio.Event()
+async def test_a_tool_that_is_stopped_with_its_turn_is_cancelled_and_tells_nobody(path: Place) -> None:
+    began, stopped = asyncio.Event(), asyncio.Event()
 
-        async def function() -> None:
-            began.set()
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                stopped.set()
-                raise
+    async def function() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            stopped.set()
+            raise
 
-        async with backstay.open(path, agent=calling(function)) as app:
-            turn = await (await app.session()).send("work")
-            await began.wait()
-            assert isinstance(await turn.cancel(), Cancelled)
-            await stopped.wait()
-            assert not any(isinstance(event.body, ToolReturned) for event in await story_of(turn))
-
-    play(story())
+    async with backstay.open(path, agent=calling(function)) as app:
+        turn = await (await app.session()).send("work")
+        await began.wait()
+        assert isinstance(await turn.cancel(), Cancelled)
+        await stopped.wait()
+        assert not any(isinstance(event.body, ToolReturned) for event in await story_of(turn))
 
 
 async def answer() -> str:
@@ -135,37 +141,35 @@ def begin() -> Awaitable[str]:
 @pytest.mark.parametrize(
     "function", [answer, Asked(), partial(answer), begin], ids=["function", "object", "partial", "coroutine"]
 )
-def test_what_a_tool_returns_to_be_awaited_is_awaited(path: Place, function: Callable[[], Awaitable[str]]) -> None:
-    assert play(told(path, function)) == "got tea"
+async def test_what_a_tool_returns_to_be_awaited_is_awaited(
+    path: Place, function: Callable[[], Awaitable[str]]
+) -> None:
+    assert await told(path, function) == "got tea"
 
 
-def test_what_fails_while_it_is_awaited_is_told_to_the_agent(path: Place) -> None:
+async def test_what_fails_while_it_is_awaited_is_told_to_the_agent(path: Place) -> None:
     def function() -> Awaitable[None]:
         return awaited(KeyError("tea"))()
 
-    assert "odd failed: KeyError: 'tea'" in play(told(path, function))
+    assert "odd failed: it raised KeyError (turn trn_" in (await told(path, function))
 
 
-def test_what_is_returned_to_be_awaited_after_the_turn_is_thrown_away(path: Place) -> None:
+async def test_what_is_returned_to_be_awaited_after_the_turn_is_thrown_away(path: Place) -> None:
     release, began = threading.Event(), threading.Event()
+    returned = answer()
 
     def late() -> Awaitable[str]:
         began.set()
         release.wait(PATIENCE)
-        return answer()
+        return returned
 
-    async def story() -> None:
-        async with backstay.open(path, agent=calling(late)) as app:
-            turn = await (await app.session()).send("work")
-            await asyncio.to_thread(began.wait)
-            assert isinstance(await turn.cancel(), Cancelled)
-            release.set()
-            for thread in threading.enumerate():
-                if thread.name == "backstay-tool-odd":
-                    await asyncio.to_thread(thread.join)
-
-    play(story())
+    async with backstay.open(path, agent=calling(late)) as app:
+        turn = await (await app.session()).send("work")
+        await asyncio.to_thread(began.wait)
+        assert isinstance(await turn.cancel(), Cancelled)
+        release.set()
+        await until(lambda: inspect.getcoroutinestate(returned) == inspect.CORO_CLOSED)
 
 
-def test_a_tool_that_cannot_be_called_at_all_has_failed(path: Place) -> None:
-    assert "odd failed: TypeError" in play(told(path, 5))  # type: ignore[arg-type]  # the mistake under test
+async def test_a_tool_that_cannot_be_called_at_all_has_failed(path: Place) -> None:
+    assert "odd failed: it raised TypeError (turn trn_" in (await told(path, 5))  # type: ignore[arg-type]  # the mistake under test

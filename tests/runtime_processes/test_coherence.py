@@ -19,28 +19,28 @@ from backstay.agents.port import AgentTurn
 from backstay.model.content import Body
 from backstay.model.ids import MessageId
 from backstay.model.turn import Cancelled, Completed, Failed
-from backstay.runtime.pool import Reason
-from backstay.runtime.session import SessionHandle
-from tests.crash.processes import Crew
+from backstay.runtime.session_handle import Session
+from backstay.runtime.turns.agent_pool import Reason
+from tests.crash.worker_processes import WorkerProcesses
 from tests.databases import Place
-from tests.runtime.knowing import Knowing, Learning, heard_and_known
-from tests.runtime.stage import Gate
-from tests.runtime_processes.child import Child
-from tests.runtime_processes.elsewhere import elsewhere
-from tests.runtime_processes.line import Line
-from tests.runtime_processes.programs import CHAT, LONG
-from tests.runtime_processes.stage import play
+from tests.runtime.controlled_agents import Gate
+from tests.runtime.remembering_agents import Knowing, Learning, heard_and_known
+from tests.runtime_processes.app_programs import CHAT, LONG
+from tests.runtime_processes.child_pipe import ChildPipe
+from tests.runtime_processes.child_process import Child
+from tests.runtime_processes.other_process_actions import elsewhere
+from tests.runtime_processes.turn_in_child import play
 
 
 class Scene(NamedTuple):
     """An app whose default agent tells what it knows, a session, and somebody else who can do things to it."""
 
     app: App
-    session: SessionHandle
-    others: Crew
+    session: Session
+    others: WorkerProcesses
     place: Place
 
-    async def ask(self, session: SessionHandle | None = None) -> None:
+    async def ask(self, session: Session | None = None) -> None:
         """Send something; the agent must have known exactly what stood before it."""
         session = session or self.session
         turn = await session.send("what do you know?")
@@ -66,19 +66,19 @@ Perform = Callable[..., None]
 
 
 @pytest.fixture(scope="module")
-def others() -> Iterator[Crew]:
+def others() -> Iterator[WorkerProcesses]:
     """Another process."""
-    with Crew(1) as crew:
-        yield crew
+    with WorkerProcesses(1) as workers:
+        yield workers
 
 
 @pytest.fixture(params=[True, False], ids=["told", "polling"])
-def perform(request: pytest.FixtureRequest, place: Place, others: Crew) -> Perform:
+def perform(request: pytest.FixtureRequest, place: Place, others: WorkerProcesses) -> Perform:
     """Plays a story on a scene of its own."""
 
     async def whole(story: Story, make: Callable[[], Knowing]) -> None:
         agent, timing = backstay.live(make), Timing(grace=1)
-        async with backstay.open(place, agent=agent, prompt=request.param, lease_seconds=LONG, timing=timing) as app:
+        async with backstay.open(place, agent=agent, notify=request.param, lease_seconds=LONG, timing=timing) as app:
             await story(Scene(app, await app.session(CHAT), others, place))
 
     def perform(story: Story, make: Callable[[], Knowing] = Knowing) -> None:
@@ -99,6 +99,7 @@ def test_ones_own_consecutive_turns_use_the_same_agent_every_time(perform: Perfo
     perform(story)
 
 
+@pytest.mark.engines("sqlite")  # the tests around it compare revisions on both
 @pytest.mark.parametrize(
     "deeds",
     [("rename",), ("pin",), ("draft",), ("tag",), ("mark_read",), ("fork",), ("rename", "pin", "draft", "rename")],
@@ -136,6 +137,7 @@ DISTURBANCES: dict[tuple[str, ...], Reason] = {
 }
 
 
+@pytest.mark.engines("sqlite")  # the tests around it compare revisions on both
 @pytest.mark.parametrize(("deeds", "reason"), DISTURBANCES.items(), ids=map("-".join, DISTURBANCES))
 def test_whatever_changes_what_an_agent_reads_has_it_built_anew(
     perform: Perform, deeds: tuple[str, ...], reason: Reason
@@ -192,7 +194,7 @@ def _new_gate(monkeypatch: pytest.MonkeyPatch) -> None:
         ("record", 0, {"first": 1, "foreign": 1}),
     ],
 )
-def test_what_another_process_writes_during_a_turn_is_never_taken_for_the_agents_own(
+def test_writes_of_another_process_during_a_turn_are_never_taken_for_the_agents_own(
     perform: Perform, deed: str, reused: int, built: dict[Reason, int]
 ) -> None:
     async def story(scene: Scene) -> None:
@@ -299,6 +301,7 @@ def test_an_agent_that_can_catch_up_is_told_what_others_added_and_not_built_anew
     perform(story, Learning)
 
 
+@pytest.mark.engines("sqlite")  # the tests around it compare revisions on both
 @pytest.mark.parametrize(
     "deeds",
     [
@@ -328,24 +331,23 @@ def test_an_agent_that_can_catch_up_is_built_anew_for_everything_but_an_append(
 # --- what cannot be read --------------------------------------------------------------------------------------------
 
 
-def test_a_history_that_cannot_be_read_fails_the_turn_with_that_reason(desk: Path, others: Crew) -> None:
+async def test_a_history_that_cannot_be_read_fails_the_turn_with_that_reason(
+    desk: Path, others: WorkerProcesses
+) -> None:
     path = desk / "chat.db"
 
-    async def story() -> None:
-        async with backstay.open(path, agent=Knowing, lease_seconds=LONG) as app:
-            scene = Scene(app, await app.session(CHAT), others, path)
-            await scene.ask()
-            await scene.meanwhile("record")
-            broken = (await scene.session.messages())[-1].id
-            (sound,) = await asyncio.to_thread(others.all, set_format, path, broken, 99)
-            outcome = await (await scene.session.send("what do you know?")).outcome()
-            assert isinstance(outcome, Failed)
-            assert broken in outcome.reason
-            assert (scene.reused, scene.built) == (0, {"first": 1})
-            await asyncio.to_thread(others.all, set_format, path, broken, sound)
-            await scene.ask()
-
-    play(story())
+    async with backstay.open(path, agent=Knowing, lease_seconds=LONG) as app:
+        scene = Scene(app, await app.session(CHAT), others, path)
+        await scene.ask()
+        await scene.meanwhile("record")
+        broken = (await scene.session.messages())[-1].id
+        (sound,) = await asyncio.to_thread(others.all, set_format, path, broken, 99)
+        outcome = await (await scene.session.send("what do you know?")).outcome()
+        assert isinstance(outcome, Failed)
+        assert broken in outcome.reason
+        assert (scene.reused, scene.built) == (0, {"first": 1})
+        await asyncio.to_thread(others.all, set_format, path, broken, sound)
+        await scene.ask()
 
 
 def set_format(rank: int, path: Path, said: MessageId, version: int) -> int:
@@ -384,12 +386,12 @@ def test_two_processes_that_answer_by_turns_never_answer_from_memory_alone(
 
 def answer_by_turns(pipe: "Connection[Any, Any]", place: Place, make: type[Knowing]) -> None:
     """Answer in the chat whenever it is told to, with a live agent of its own."""
-    asyncio.run(_answer_by_turns(Line(pipe), place, make))
+    asyncio.run(_answer_by_turns(ChildPipe(pipe), place, make))
 
 
-async def _answer_by_turns(line: Line, place: Place, make: type[Knowing]) -> None:
+async def _answer_by_turns(line: ChildPipe, place: Place, make: type[Knowing]) -> None:
     line.listen()
-    async with backstay.open(place, agent=backstay.live(make), prompt=False, lease_seconds=LONG) as app:
+    async with backstay.open(place, agent=backstay.live(make), notify=False, lease_seconds=LONG) as app:
         session = await app.session(CHAT)
         while await line.order("app") == ("ask",):
             turn = await session.send("what do you know?")

@@ -16,22 +16,22 @@ from backstay.agents.tools import MayHaveRun, Tool
 from backstay.model.content import Body
 from backstay.model.event import Event, TextDelta, TurnEnded
 from backstay.model.turn import Completed, Interrupted, Outcome
-from backstay.runtime.session import SessionHandle
-from tests.crash.audit import audit
-from tests.crash.processes import Crew, die
-from tests.runtime_processes.child import Child
-from tests.runtime_processes.line import Line, Words
-from tests.runtime_processes.mortal import MortalDisk
-from tests.runtime_processes.programs import LONG
-from tests.runtime_processes.stage import echo, host, listening, play, said
+from backstay.runtime.session_handle import Session
+from tests.crash.sql_audit import audit
+from tests.crash.worker_processes import WorkerProcesses, die
+from tests.runtime_processes.app_programs import LONG
+from tests.runtime_processes.child_pipe import ChildPipe, Words
+from tests.runtime_processes.child_process import Child
+from tests.runtime_processes.killing_disk import MortalDisk
+from tests.runtime_processes.turn_in_child import echo, host, listening, said
 
 NEVER = 1 << 40
 TEXTS = ("first", "second", "third")
 ROOMS = [Address.chat("matrix", "group", chat=room) for room in ("kitchen", "garden")]
 
 
-def test_a_process_killed_at_any_change_of_its_files_leaves_all_that_was_seen_and_nothing_twice(
-    desk: Path, auditor: Crew, rounds: int
+async def test_a_process_killed_at_any_file_change_leaves_all_that_was_seen_exactly_once(
+    desk: Path, auditor: WorkerProcesses, rounds: int
 ) -> None:
     (changes,) = [words[1] for words in _live(desk / "counted" / "chat.db", NEVER) if words[0] == "changes"]
     deaths = 4 * rounds
@@ -40,12 +40,12 @@ def test_a_process_killed_at_any_change_of_its_files_leaves_all_that_was_seen_an
         path = desk / f"{number}" / "chat.db"
         heard = _live(path, number)
 
-        play(_tell(path, heard))
+        await _tell(path, heard)
         assert auditor.all(audit, path) == [[]], f"killed at change {number}"
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-def test_a_process_killed_at_any_change_of_its_files_never_pays_twice_unknowingly(
+async def test_a_process_killed_at_any_change_of_its_files_never_pays_twice_unknowingly(
     desk: Path, rounds: int, idempotent: bool
 ) -> None:
     (changes,) = _pay(desk / "counted", NEVER, idempotent=idempotent)[-1][1:]
@@ -57,7 +57,7 @@ def test_a_process_killed_at_any_change_of_its_files_never_pays_twice_unknowingl
         _pay(desk / f"{number}", NEVER, idempotent=idempotent)
 
         paid = (desk / f"{number}" / "payments").read_text().split()
-        messages = play(_answer(desk / f"{number}" / "chat.db"))
+        messages = await _answer(desk / f"{number}" / "chat.db")
         assert messages[0] == ("user", "pay")
         assert messages[-1] in [("assistant", "paid 5"), ("assistant", "perhaps")]
         if idempotent:
@@ -80,28 +80,28 @@ def _live(path: Path, number: int) -> list[Words]:
 def live_and_die(pipe: "Connection[Any, Any]", path: Path, number: int) -> None:
     """Have conversations in two rooms at once, and report all that is seen; as far as the n-th change of a file."""
     disk = MortalDisk(number, die)
-    asyncio.run(_live_and_report(Line(pipe), path))
+    asyncio.run(_live_and_report(ChildPipe(pipe), path))
     pipe.send(("changes", disk.changes))
 
 
-async def _live_and_report(line: Line, path: Path) -> None:
-    async with backstay.open(path, agent=talker, prompt=False, lease_seconds=LONG, timing=Timing(flush=0.002)) as app:
+async def _live_and_report(line: ChildPipe, path: Path) -> None:
+    async with backstay.open(path, agent=talker, notify=False, lease_seconds=LONG, timing=Timing(flush=0.002)) as app:
         await asyncio.gather(*(_converse(app, room, line) for room in ROOMS))
 
 
-async def _converse(app: App, room: Address, line: Line) -> None:
+async def _converse(app: App, room: Address, line: ChildPipe) -> None:
     session = await app.session(room)
     following = asyncio.create_task(_report(session, room, line))
     turns = []
     for text in TEXTS:
-        turns.append(await session.send(text, request_id=text))
+        turns.append(await session.send(text, request_id=f"{room.spelling} {text}"))
         line.say("sent", room.spelling, text)
     for turn in turns:
         await turn.outcome()
     following.cancel()
 
 
-async def _report(session: SessionHandle, room: Address, line: Line) -> None:
+async def _report(session: Session, room: Address, line: ChildPipe) -> None:
     async for event in session.follow():
         line.say("seen", room.spelling, event.number, _gist(event))
 
@@ -137,7 +137,7 @@ def pay_and_die(pipe: "Connection[Any, Any]", folder: Path, number: int, *, idem
 
 
 async def _ask_for_payment(path: Path, agent: AgentLike) -> None:
-    async with backstay.open(path, agent=agent, prompt=False, lease_seconds=LONG, on_interrupt="resume") as app:
+    async with backstay.open(path, agent=agent, notify=False, lease_seconds=LONG, on_interrupt="resume") as app:
         session = await app.session(ROOMS[0])
         await (await session.send("pay", request_id="pay")).outcome()
         async with listening(session.follow()) as story:
@@ -176,10 +176,10 @@ LOOK = Tool(name="look", function=look)
 
 async def _tell(path: Path, heard: list[Words]) -> None:
     """Everything that was seen is still there; everything that was accepted ends once and is in the window once."""
-    async with backstay.open(path, agent=echo, prompt=False, lease_seconds=LONG) as app:
+    async with backstay.open(path, agent=echo, notify=False, lease_seconds=LONG) as app:
         for room in ROOMS:
             session = await app.session(room)
-            turns = [await session.send(text, request_id=text) for text in TEXTS]
+            turns = [await session.send(text, request_id=f"{room.spelling} {text}") for text in TEXTS]
             accepted = {words[2] for words in heard if words[:2] == ("sent", room.spelling)}
             assert accepted <= {text for text, turn in zip(TEXTS, turns, strict=True) if turn.repeated}
             outcomes = [await turn.outcome() for turn in turns]
@@ -203,7 +203,7 @@ def _check_story(story: list[Event], seen: dict[int, str]) -> None:
     assert len(ended) == len(set(ended)) == len(TEXTS)
 
 
-async def _story(session: SessionHandle) -> list[Event]:
+async def _story(session: Session) -> list[Event]:
     last = (await session.read()).last_event
     async with listening(session.follow()) as story:
         return [await anext(story) for _ in range(last)]

@@ -18,13 +18,13 @@ from backstay.model.event import TurnEnded, WindowOpened
 from backstay.model.ids import SessionId, WindowId
 from backstay.model.message import Message
 from backstay.model.turn import COMPACTOR, Completed, Interrupted
-from tests.crash.audit import audit
-from tests.crash.processes import Crew, die
-from tests.runtime_processes.child import Child
-from tests.runtime_processes.line import Words
-from tests.runtime_processes.mortal import MortalDisk
-from tests.runtime_processes.programs import LONG
-from tests.runtime_processes.stage import ME
+from tests.crash.sql_audit import audit
+from tests.crash.worker_processes import WorkerProcesses, die
+from tests.runtime_processes.app_programs import LONG
+from tests.runtime_processes.child_pipe import Words
+from tests.runtime_processes.child_process import Child
+from tests.runtime_processes.killing_disk import MortalDisk
+from tests.runtime_processes.turn_in_child import ME
 
 NEVER = 1 << 40
 CHAT = Address.chat("matrix", "group", chat="kitchen")
@@ -54,8 +54,8 @@ POLICIES = {"after": AFTER, "within": WITHIN}
 
 
 @pytest.mark.parametrize("when", POLICIES)
-def test_a_process_killed_at_any_write_of_a_compaction_leaves_the_old_window_or_the_next_one(
-    desk: Path, auditor: Crew, rounds: int, when: str
+def test_a_process_killed_at_any_write_of_a_compaction_leaves_one_whole_window(
+    desk: Path, auditor: WorkerProcesses, rounds: int, when: str
 ) -> None:
     (changes,) = [words[1] for words in _live(desk / "counted" / "chat.db", NEVER, when) if words[0] == "changes"]
 
@@ -81,7 +81,7 @@ def talk_and_die(pipe: "Connection[Any, Any]", path: Path, number: int, when: st
 
 
 async def _talk(pipe: "Connection[Any, Any]", path: Path, compaction: Compaction) -> None:
-    async with backstay.open(path, agent=talkative, compaction=compaction, prompt=False, lease_seconds=LONG) as app:
+    async with backstay.open(path, agent=talkative, compaction=compaction, notify=False, lease_seconds=LONG) as app:
         session = await app.session(CHAT)
         for text in TURNS:
             await (await session.send(text, request_id=text)).outcome()
@@ -145,13 +145,13 @@ ROUNDS = 200
 
 def test_four_processes_that_compact_at_once_give_every_window_exactly_one_child(desk: Path) -> None:
     path = desk / "store.db"
-    with open_store(path, lease_seconds=LONG) as store, Crew(4) as crew:
+    with open_store(path, lease_seconds=LONG) as store, WorkerProcesses(4) as workers:
         session = store.create(owner=ME).id
         for number in range(4):
             store.record(session, [message.user(f"question {number}"), message.assistant("answer")], owner=ME)
         first = store.session(session, owner=ME).window
 
-        heard = crew.all(compact_again_and_again, path, session, first, ROUNDS)
+        heard = workers.all(compact_again_and_again, path, session, first, ROUNDS)
 
         lineage = store.lineage(session, owner=ME)
         assert [window.parent for window in lineage[1:]] == [window.id for window in lineage[:-1]]
@@ -159,7 +159,7 @@ def test_four_processes_that_compact_at_once_give_every_window_exactly_one_child
         for windows in zip(*heard, strict=True):
             assert len({window for window, _ in windows}) == 1
             assert [won for _, won in windows].count(True) == 1
-        assert crew.all(audit, path) == [[]] * 4
+        assert workers.all(audit, path) == [[]] * 4
 
 
 def compact_again_and_again(
@@ -181,12 +181,12 @@ def compact_again_and_again(
 
 def test_four_processes_that_want_to_compact_have_one_compaction_among_them(desk: Path) -> None:
     path = desk / "store.db"
-    with open_store(path, lease_seconds=LONG) as store, Crew(4) as crew:
+    with open_store(path, lease_seconds=LONG) as store, WorkerProcesses(4) as workers:
         session = store.create(owner=ME).id
         for number in range(4):
             store.record(session, [message.user(f"question {number}"), message.assistant("answer")], owner=ME)
 
-        rotated = crew.all(compact_when_free, path, session, ROUNDS // 4)
+        rotated = workers.all(compact_when_free, path, session, ROUNDS // 4)
 
         lineage = store.lineage(session, owner=ME)
         assert len(lineage) == sum(rotated) + 1 == ROUNDS + 1
@@ -194,7 +194,7 @@ def test_four_processes_that_want_to_compact_have_one_compaction_among_them(desk
         events = store.events_after(session, owner=ME, limit=1000).events
         assert sum(isinstance(event.body, TurnEnded) for event in events) == ROUNDS
         assert store.session(session, owner=ME).turns == 4
-        assert crew.all(audit, path) == [[]] * 4
+        assert workers.all(audit, path) == [[]] * 4
 
 
 def compact_when_free(rank: int, path: Path, session: SessionId, times: int) -> int:

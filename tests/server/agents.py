@@ -7,7 +7,7 @@ from backstay import Custom, Text
 from backstay.agents import tool
 from backstay.agents.adapters import AgentLike
 from backstay.agents.port import AgentTurn
-from backstay.agents.scripted import ScriptedAgent
+from backstay.agents.scripted.scripted_agent import ScriptedAgent
 from backstay.model.content import Body
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.databases import Place
 from tests.server.agents import AGENTS
-from tests.server.house import House, a_house
+from tests.server.running_server import RunningServer, run_server
 
 
 @pytest.fixture
@@ -17,20 +17,27 @@ def path(place: Place) -> Place:
 
 
 @pytest.fixture(params=[True, False], ids=["told", "polling"])
-def prompt(request: pytest.FixtureRequest) -> bool:
-    """With and without the shortcut inside the process: it may only make things prompt."""
+def notify(request: pytest.FixtureRequest) -> bool:
+    """With and without the shortcut inside the process: it may only make things notify."""
     return bool(request.param)
 
 
 @pytest.fixture
-def house(path: Place) -> Iterator[House]:
+def server(path: Place) -> Iterator[RunningServer]:
     """A server with the agents of these tests."""
-    with a_house(path, AGENTS) as house:
-        yield house
+    with run_server(path, AGENTS) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """The same, on a file, for all tests of a module: to start one takes longer than to ask it something."""
+    with run_server(tmp_path_factory.mktemp("server") / "chat.db", AGENTS) as server:
+        yield server
 
 
 @pytest.fixture
-def client(house: House) -> Iterator[httpx2.Client]:
+def client(server: RunningServer) -> Iterator[httpx2.Client]:
     """Somebody who may ask it."""
-    with house.client() as client:
+    with server.client() as client:
         yield client

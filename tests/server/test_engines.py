@@ -2,13 +2,13 @@
 
 from tests.databases import Place
 from tests.server.agents import AGENTS
-from tests.server.house import a_house
-from tests.server.reader import Frame, Reader
-from tests.server.talking import accepted, answered, log_of, new_session, until_said
+from tests.server.api_calls import accepted, answered, log_of, new_session, until_said
+from tests.server.running_server import run_server
+from tests.server.stream_reader import Frame, Reader
 
 
-def test_cut_after_every_event_and_moved_to_another_server_the_pieces_are_the_log(place: Place, prompt: bool) -> None:
-    with a_house(place, AGENTS, prompt=prompt) as one, a_house(place, AGENTS, prompt=prompt) as other:
+def test_cut_after_every_event_and_moved_to_another_server_the_pieces_are_the_log(place: Place, notify: bool) -> None:
+    with run_server(place, AGENTS, notify=notify) as one, run_server(place, AGENTS, notify=notify) as other:
         token = one.token()
         with one.client() as client:
             session = new_session(client)
@@ -24,12 +24,12 @@ def test_cut_after_every_event_and_moved_to_another_server_the_pieces_are_the_lo
 
 
 def test_the_feed_of_every_engine_tells_of_every_session(place: Place) -> None:
-    with a_house(place, AGENTS) as house, house.client() as client:
-        with Reader(house.port, house.token(), "feed=true") as reader:
+    with run_server(place, AGENTS) as server, server.client() as client:
+        with Reader(server.port, server.token(), "feed=true") as reader:
             last = reader.until("snapshot")[-1].id
         made = [new_session(client) for _ in range(3)]
         client.delete(f"/api/sessions/{made[1]}")
-        with Reader(house.port, house.token(), "feed=true", last) as reader:
+        with Reader(server.port, server.token(), "feed=true", last) as reader:
             heard = reader.until("unlisted", id=made[1])
 
     listed = {frame.data["id"] for frame in heard if frame.name == "listed"}
@@ -37,7 +37,7 @@ def test_the_feed_of_every_engine_tells_of_every_session(place: Place) -> None:
 
 
 def test_a_turn_is_followed_and_cancelled_through_any_server(place: Place) -> None:
-    with a_house(place, AGENTS) as one, a_house(place, AGENTS) as other:
+    with run_server(place, AGENTS) as one, run_server(place, AGENTS) as other:
         token = one.token()
         with one.client_with(token) as here, other.client_with(token) as there:
             session = new_session(here)
@@ -49,7 +49,7 @@ def test_a_turn_is_followed_and_cancelled_through_any_server(place: Place) -> No
 
 
 def test_a_token_revoked_at_one_server_holds_at_none(place: Place) -> None:
-    with a_house(place, AGENTS) as one, a_house(place, AGENTS) as other, one.client() as here:
+    with run_server(place, AGENTS) as one, run_server(place, AGENTS) as other, one.client() as here:
         given = here.post("/api/tokens", json={"name": "guest"}).json()
         with other.client_with(given["secret"]) as guest:
             assert guest.get("/api/me").status_code == 200

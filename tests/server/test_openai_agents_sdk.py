@@ -2,23 +2,38 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from agents import Agent, OpenAIConversationsSession, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
 
 from tests.databases import Place
 from tests.server.agents import AGENTS
-from tests.server.house import House, a_house
-from tests.server.official import async_client_of
+from tests.server.openai_client import async_client_of
+from tests.server.running_server import RunningServer, run_server
 
-set_tracing_disabled(True)
+if TYPE_CHECKING:
+    from agents import OpenAIConversationsSession
+
+# What is checked here happens in front of the store, or is a fact of its contract: the engine cannot matter.
+pytestmark = pytest.mark.engines("sqlite")
 
 
-def with_session(house: House, use: Callable[[OpenAIConversationsSession], Awaitable[None]]) -> None:
+@pytest.fixture(scope="module")
+def sdk() -> ModuleType:
+    """The SDK. Loading it takes seconds, in every process that collects tests: only the one that uses it does."""
+    found = import_module("agents")
+    found.set_tracing_disabled(True)
+    return found
+
+
+def with_session(
+    sdk: ModuleType, server: RunningServer, use: "Callable[[OpenAIConversationsSession], Awaitable[None]]"
+) -> None:
     async def run() -> None:
-        async with async_client_of(house) as client:
-            await use(OpenAIConversationsSession(openai_client=client))
+        async with async_client_of(server) as client:
+            await use(sdk.OpenAIConversationsSession(openai_client=client))
 
     asyncio.run(run())
 
@@ -27,8 +42,8 @@ def words(items: list[Any]) -> list[str]:
     return [item["content"] if isinstance(item["content"], str) else item["content"][0]["text"] for item in items]
 
 
-def test_our_conversations_are_a_session_store(place: Place) -> None:
-    async def use(session: OpenAIConversationsSession) -> None:
+def test_our_conversations_are_a_session_store(sdk: ModuleType, place: Place) -> None:
+    async def use(session: "OpenAIConversationsSession") -> None:
         assert await session.get_items() == []
         assert await session.pop_item() is None
         said: list[Any] = [{"role": "user" if n % 2 == 0 else "assistant", "content": f"word {n}"} for n in range(45)]
@@ -51,12 +66,12 @@ def test_our_conversations_are_a_session_store(place: Place) -> None:
         assert await session.get_items() == []
         assert session.session_id != first
 
-    with a_house(place, AGENTS) as house:
-        with_session(house, use)
+    with run_server(place, AGENTS) as server:
+        with_session(sdk, server, use)
 
 
-def test_what_the_sdk_stored_can_be_stored_again(house: House) -> None:
-    async def use(session: OpenAIConversationsSession) -> None:
+def test_what_the_sdk_stored_can_be_stored_again(sdk: ModuleType, server: RunningServer) -> None:
+    async def use(session: "OpenAIConversationsSession") -> None:
         items: list[Any] = [
             {"role": "user", "content": "look"},
             {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}]},
@@ -88,32 +103,33 @@ def test_what_the_sdk_stored_can_be_stored_again(house: House) -> None:
             await session.pop_item()
         assert await session.get_items() == []
 
-    with_session(house, use)
+    with_session(sdk, server, use)
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_an_agent_of_the_sdk_runs_on_an_agent_of_ours_with_tools_on_both_sides(house: House, streamed: bool) -> None:
+def test_an_agent_of_the_sdk_runs_on_an_agent_of_ours_with_tools_on_both_sides(
+    sdk: ModuleType, server: RunningServer, streamed: bool
+) -> None:
     looked: list[str] = []
 
-    @function_tool
     def weather(city: str) -> str:
         """How the weather is."""
         looked.append(city)
         return f"sunny in {city}"
 
     async def use() -> None:
-        async with async_client_of(house) as client:
-            model = OpenAIResponsesModel(model="scripted", openai_client=client)
-            agent = Agent(name="guide", instructions="Be brief.", model=model, tools=[weather])
+        async with async_client_of(server) as client:
+            model = sdk.OpenAIResponsesModel(model="scripted", openai_client=client)
+            agent = sdk.Agent(name="guide", instructions="Be brief.", model=model, tools=[sdk.function_tool(weather)])
             conversation = (await client.conversations.create()).id
             asked = 'calc 6*7\ntool weather {"city":"Rome"}'
             if streamed:
-                running = Runner.run_streamed(agent, asked, conversation_id=conversation)
+                running = sdk.Runner.run_streamed(agent, asked, conversation_id=conversation)
                 kinds = [event.type async for event in running.stream_events()]
                 assert "raw_response_event" in kinds
                 output = running.final_output
             else:
-                output = (await Runner.run(agent, asked, conversation_id=conversation)).final_output
+                output = (await sdk.Runner.run(agent, asked, conversation_id=conversation)).final_output
             assert output.strip() == "You gave me: sunny in Rome"
             assert looked == ["Rome"]
             listed = [item.type async for item in client.conversations.items.list(conversation, order="asc")]

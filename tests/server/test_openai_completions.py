@@ -8,8 +8,17 @@ import pytest
 
 from tests.databases import Place
 from tests.server.agents import AGENTS
-from tests.server.house import House, a_house
-from tests.server.official import Ai, client_of, fault
+from tests.server.openai_client import Ai, client_of, fault
+from tests.server.running_server import RunningServer, run_server
+
+# What is checked here happens in front of the store, or is a fact of its contract: the engine cannot matter.
+pytestmark = pytest.mark.engines("sqlite")
+
+
+@pytest.fixture
+def server(shared_server: RunningServer) -> RunningServer:
+    return shared_server.for_somebody_new()
+
 
 WEATHER: dict[str, Any] = {
     "type": "function",
@@ -18,8 +27,8 @@ WEATHER: dict[str, Any] = {
 
 
 @pytest.fixture
-def ai(house: House) -> Iterator[Ai]:
-    with client_of(house) as client:
+def ai(server: RunningServer) -> Iterator[Ai]:
+    with client_of(server) as client:
         yield client
 
 
@@ -27,14 +36,14 @@ def user(text: str) -> Any:
     return {"role": "user", "content": text}
 
 
-def texts(house: House, session: str) -> list[str]:
-    with house.client() as client:
+def texts(server: RunningServer, session: str) -> list[str]:
+    with server.client() as client:
         messages = client.get(f"/api/sessions/{session}/messages").json()["messages"]
     return ["".join(part.get("text", "") for part in message["parts"]) for message in messages]
 
 
 def test_a_completion_is_a_turn_in_a_new_session_and_the_header_names_it(place: Place) -> None:
-    with a_house(place, AGENTS) as house, client_of(house) as ai:
+    with run_server(place, AGENTS) as server, client_of(server) as ai:
         raw = ai.chat.completions.with_raw_response
         first = raw.create(model="default", messages=[user("hello there")])
 
@@ -52,18 +61,18 @@ def test_a_completion_is_a_turn_in_a_new_session_and_the_header_names_it(place: 
             extra_headers={"X-Session-Id": session},
         )
         assert again.headers["x-session-id"] == session
-        assert texts(house, session) == ["hello there", "hello there ", "and on", "and on "]
+        assert texts(server, session) == ["hello there", "hello there ", "and on", "and on "]
         other = raw.create(model="default", messages=[user("hello there")])
         assert other.headers["x-session-id"] != session
 
 
-def test_a_conversation_can_be_named_as_a_session(house: House, ai: Ai) -> None:
+def test_a_conversation_can_be_named_as_a_session(server: RunningServer, ai: Ai) -> None:
     conversation = ai.conversations.create().id
     ai.chat.completions.create(model="default", messages=[user("hello")], extra_headers={"X-Session-Id": conversation})
-    assert texts(house, conversation.replace("conv_", "ses_")) == ["hello", "hello "]
+    assert texts(server, conversation.replace("conv_", "ses_")) == ["hello", "hello "]
 
 
-def test_without_a_session_the_whole_history_is_read(house: House, ai: Ai) -> None:
+def test_without_a_session_the_whole_history_is_read(server: RunningServer, ai: Ai) -> None:
     answer = ai.chat.completions.with_raw_response.create(
         model="scripted",
         messages=[
@@ -77,7 +86,7 @@ def test_without_a_session_the_whole_history_is_read(house: House, ai: Ai) -> No
     said = answer.parse().choices[0].message.content
     assert said is not None
     assert "green" in said
-    assert texts(house, answer.headers["x-session-id"])[:2] == ["Be kind.", "onetwo"]
+    assert texts(server, answer.headers["x-session-id"])[:2] == ["Be kind.", "onetwo"]
 
 
 def call(name: str, arguments: str) -> Any:
@@ -139,7 +148,7 @@ def test_a_clients_tool_result_goes_on_in_a_session_that_lasts(ai: Ai) -> None:
     assert second.parse().choices[0].message.content == "You gave me: sunny\n"
 
 
-def test_what_the_system_says_is_for_this_turn_where_the_session_has_its_own_history(house: House, ai: Ai) -> None:
+def test_a_system_message_is_for_this_turn_if_the_session_has_its_own_history(server: RunningServer, ai: Ai) -> None:
     conversation = ai.conversations.create().id
     messages = [{"role": "system", "content": "Be very kind."}, user("usage")]
     answer = ai.chat.completions.create(
@@ -157,14 +166,14 @@ def test_what_the_system_says_is_for_this_turn_where_the_session_has_its_own_his
     assert fault(refused.value)["param"] == "instructions"
 
 
-def test_a_failure_is_not_asked_for_again_by_the_client_itself(house: House, ai: Ai) -> None:
+def test_a_failure_is_not_asked_for_again_by_the_client_itself(server: RunningServer, ai: Ai) -> None:
     conversation = ai.conversations.create().id
     with pytest.raises(openai.InternalServerError):
         ai.with_options(max_retries=2).chat.completions.create(
             model="scripted", messages=[user("fail no luck")], extra_headers={"X-Session-Id": conversation}
         )
 
-    assert texts(house, conversation.replace("conv_", "ses_")).count("fail no luck") == 1
+    assert texts(server, conversation.replace("conv_", "ses_")).count("fail no luck") == 1
 
 
 def test_a_failure_is_raised_whole_or_in_the_middle_of_a_stream(ai: Ai) -> None:
@@ -209,11 +218,11 @@ def test_a_repeated_key_is_the_same_completion(ai: Ai) -> None:
         ({"extra_body": {"sparkle": 1}}, "sparkle"),
     ],
 )
-def test_what_would_be_ignored_is_refused(house: House, ai: Ai, asked: dict[str, Any], param: str) -> None:
+def test_what_would_be_ignored_is_refused(server: RunningServer, ai: Ai, asked: dict[str, Any], param: str) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
         ai.chat.completions.create(**({"model": "default", "messages": [user("hello")]} | asked))
     assert fault(refused.value)["param"] == param
-    with house.client() as client:
+    with server.client() as client:
         assert client.get("/api/sessions").json()["sessions"] == []
 
 

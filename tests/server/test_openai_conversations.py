@@ -10,13 +10,21 @@ from hypothesis import strategies as st
 
 from tests.databases import Place
 from tests.server.agents import AGENTS
-from tests.server.house import House, a_house
-from tests.server.official import Ai, client_of, fault
+from tests.server.openai_client import Ai, client_of, fault
+from tests.server.running_server import RunningServer, run_server
+
+# What is checked here happens in front of the store, or is a fact of its contract: the engine cannot matter.
+pytestmark = pytest.mark.engines("sqlite")
 
 
 @pytest.fixture
-def ai(house: House) -> Iterator[Ai]:
-    with client_of(house) as client:
+def server(shared_server: RunningServer) -> RunningServer:
+    return shared_server.for_somebody_new()
+
+
+@pytest.fixture
+def ai(server: RunningServer) -> Iterator[Ai]:
+    with client_of(server) as client:
         yield client
 
 
@@ -37,7 +45,7 @@ def texts(items: list[dict[str, Any]]) -> list[str]:
 
 
 def test_a_conversation_is_made_read_changed_and_deleted(place: Place) -> None:
-    with a_house(place, AGENTS) as house, client_of(house) as ai:
+    with run_server(place, AGENTS) as server, client_of(server) as ai:
         made = ai.conversations.create(metadata={"topic": "tea"}, items=[user("hello")])
         assert made.id.startswith("conv_")
         assert (made.object, made.metadata) == ("conversation", {"topic": "tea"})
@@ -53,9 +61,9 @@ def test_a_conversation_is_made_read_changed_and_deleted(place: Place) -> None:
             ai.conversations.retrieve(made.id)
 
 
-def test_a_conversation_is_a_session_of_the_api(house: House, ai: Ai) -> None:
+def test_a_conversation_is_a_session_of_the_api(server: RunningServer, ai: Ai) -> None:
     conversation = ai.conversations.create(metadata={"topic": "tea"}, items=[user("hello")]).id
-    with house.client() as client:
+    with server.client() as client:
         session = client.get(f"/api/sessions/{conversation.replace('conv_', 'ses_')}").json()
     assert (session["metadata"], session["length"], session["preview"]) == ({"topic": "tea"}, 1, "hello")
 
@@ -212,7 +220,7 @@ def test_items_are_deleted_one_by_one_and_the_others_stay(ai: Ai, data: st.DataO
 
 
 def test_an_item_of_an_answer_is_deleted_with_what_belongs_to_it(place: Place) -> None:
-    with a_house(place, AGENTS) as house, client_of(house) as ai:
+    with run_server(place, AGENTS) as server, client_of(server) as ai:
         conversation = ai.conversations.create().id
         ai.responses.create(model="scripted", input="think of tea\ncalc 6*7", conversation=conversation)
         kinds = ["message", "reasoning", "message", "mcp_call", "message"]
@@ -260,7 +268,7 @@ def test_a_page_never_parts_a_call_from_its_result(ai: Ai) -> None:
     ],
 )
 def test_items_that_make_no_sense_are_refused_and_leave_nothing(
-    house: House, ai: Ai, items: list[Any], param: str
+    server: RunningServer, ai: Ai, items: list[Any], param: str
 ) -> None:
     conversation = ai.conversations.create().id
     asks: list[Callable[[], object]] = [
@@ -272,5 +280,5 @@ def test_items_that_make_no_sense_are_refused_and_leave_nothing(
             ask()
         assert fault(refused.value)["param"] == param
     assert said(ai, conversation) == []
-    with house.client() as client:
+    with server.client() as client:
         assert len(client.get("/api/sessions").json()["sessions"]) == 1

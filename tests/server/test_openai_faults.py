@@ -13,23 +13,31 @@ from typing import Any
 import openai
 import pytest
 
-from backstay.server.keys import new_secret
-from backstay.server.openai.routes import OPERATIONS
+from backstay.server.auth.authenticator import new_secret
+from backstay.server.openai.operations import OPERATIONS
 from tests.server.agents import AGENTS
-from tests.server.house import PATIENCE, House, a_house
-from tests.server.official import Ai, async_client_of, client_of, fault
-from tests.server.talking import until_said
+from tests.server.api_calls import until_said
+from tests.server.openai_client import Ai, async_client_of, client_of, fault
+from tests.server.running_server import PATIENCE, RunningServer, run_server
+
+# What is checked here happens in front of the store, or is a fact of its contract: the engine cannot matter.
+pytestmark = pytest.mark.engines("sqlite")
 
 
-def test_who_shows_no_token_or_a_wrong_one_is_not_authenticated(house: House) -> None:
+@pytest.fixture
+def server(shared_server: RunningServer) -> RunningServer:
+    return shared_server.for_somebody_new()
+
+
+def test_who_shows_no_token_or_a_wrong_one_is_not_authenticated(server: RunningServer) -> None:
     for token in ("sk-something", new_secret()):
-        with client_of(house, token) as ai, pytest.raises(openai.AuthenticationError) as refused:
+        with client_of(server, token) as ai, pytest.raises(openai.AuthenticationError) as refused:
             ai.models.list()
         assert fault(refused.value)["type"] == "authentication_error"
 
 
-def test_another_sites_page_is_denied_and_another_host_is_not_ours(house: House) -> None:
-    with client_of(house) as ai:
+def test_another_sites_page_is_denied_and_another_host_is_not_ours(server: RunningServer) -> None:
+    with client_of(server) as ai:
         with pytest.raises(openai.PermissionDeniedError) as denied:
             ai.models.list(extra_headers={"Origin": "https://evil.example"})
         assert fault(denied.value)["type"] == "permission_error"
@@ -40,7 +48,7 @@ def test_another_sites_page_is_denied_and_another_host_is_not_ours(house: House)
 
 
 def test_who_asks_too_often_is_told_to_wait(path: Path) -> None:
-    with a_house(path, AGENTS, requests_per_second=0.01, request_burst=2) as house, client_of(house) as ai:
+    with run_server(path, AGENTS, requests_per_second=0.01, request_burst=2) as server, client_of(server) as ai:
         ai.models.list()
         ai.models.list()
         with pytest.raises(openai.RateLimitError) as refused:
@@ -50,7 +58,7 @@ def test_who_asks_too_often_is_told_to_wait(path: Path) -> None:
 
 
 def test_who_has_too_many_streams_open_is_told_to_wait_and_nothing_is_started(path: Path) -> None:
-    with a_house(path, AGENTS, streams_per_token=1) as house, client_of(house) as ai:
+    with run_server(path, AGENTS, streams_per_token=1) as server, client_of(server) as ai:
         stream = ai.responses.create(model="patient", input="wait", stream=True)
         first = next(stream)
         for more in ({"stream": True}, {}):
@@ -58,15 +66,15 @@ def test_who_has_too_many_streams_open_is_told_to_wait_and_nothing_is_started(pa
                 ai.responses.create(model="default", input="hello", **more)
         with pytest.raises(openai.RateLimitError):
             ai.chat.completions.create(model="default", messages=[{"role": "user", "content": "hello"}])
-        with house.client() as client:
+        with server.client() as client:
             assert len(client.get("/api/sessions").json()["sessions"]) == 1
         ai.responses.cancel(first.response.id)
         stream.close()
 
 
 def test_no_more_streams_open_at_once_than_one_after_another(path: Path) -> None:
-    async def statuses(house: House) -> list[int]:
-        async with async_client_of(house) as ai, AsyncExitStack() as open_until_all_were_tried:
+    async def statuses(server: RunningServer) -> list[int]:
+        async with async_client_of(server) as ai, AsyncExitStack() as open_until_all_were_tried:
 
             async def ask() -> int:
                 try:
@@ -80,24 +88,24 @@ def test_no_more_streams_open_at_once_than_one_after_another(path: Path) -> None
 
             return await asyncio.gather(*(ask() for _ in range(12)))
 
-    with a_house(path, AGENTS, streams_per_token=2) as house:
-        assert sorted(asyncio.run(statuses(house))) == [200] * 2 + [429] * 10
+    with run_server(path, AGENTS, streams_per_token=2) as server:
+        assert sorted(asyncio.run(statuses(server))) == [200] * 2 + [429] * 10
 
 
 def test_a_server_that_stops_says_so_to_those_who_wait_for_a_whole_answer(path: Path) -> None:
     """In words that no client takes for a reason to ask again by itself: what was asked was accepted."""
     with (
-        a_house(path, AGENTS, grace_seconds=0.1) as house,
-        client_of(house) as ai,
+        run_server(path, AGENTS, grace_seconds=0.1) as server,
+        client_of(server) as ai,
         ThreadPoolExecutor() as elsewhere,
-        house.client() as client,
+        server.client() as client,
     ):
         patient: Ai = ai.with_options(max_retries=2)
         conversation = ai.conversations.create().id
         waiting = elsewhere.submit(patient.responses.create, model="patient", input="wait", conversation=conversation)
         until_said(client, conversation.replace("conv_", "ses_"), "listening ")
 
-        house.stop()
+        server.stop()
 
         refused = waiting.exception()
         assert isinstance(refused, openai.InternalServerError)
@@ -105,20 +113,20 @@ def test_a_server_that_stops_says_so_to_those_who_wait_for_a_whole_answer(path: 
 
 
 def test_who_leaves_before_the_answer_frees_the_place_and_the_turn_goes_on(path: Path) -> None:
-    with a_house(path, AGENTS, streams_per_token=1) as house, client_of(house) as ai:
+    with run_server(path, AGENTS, streams_per_token=1) as server, client_of(server) as ai:
         conversation = ai.conversations.create().id
         body = json.dumps({"model": "patient", "input": "wait", "conversation": conversation})
-        with socket.create_connection(("127.0.0.1", house.port), PATIENCE) as connection:
-            head = f"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {house.token()}\r\n"
+        with socket.create_connection(("127.0.0.1", server.port), PATIENCE) as connection:
+            head = f"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token()}\r\n"
             head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
             connection.sendall((head + body).encode())
-            with house.client_with(house.token(name="another")) as watcher:
+            with server.client_with(server.token(name="another")) as watcher:
                 until_said(watcher, conversation.replace("conv_", "ses_"), "listening ")
             with pytest.raises(openai.RateLimitError):
                 ai.responses.create(model="default", input="next", stream=True)
 
         until_free(ai)
-        with house.client() as client:
+        with server.client() as client:
             session = client.get(f"/api/sessions/{conversation.replace('conv_', 'ses_')}").json()
         running = session["running"].replace("trn_", "resp_")
         assert ai.responses.cancel(running).output_text == "listening "
@@ -136,11 +144,11 @@ def until_free(ai: Ai) -> None:
     raise AssertionError("the place was never freed")
 
 
-def test_a_body_that_is_too_large_or_no_json_is_refused(house: House) -> None:
-    with client_of(house) as ai, pytest.raises(openai.APIStatusError) as refused:
+def test_a_body_that_is_too_large_or_no_json_is_refused(server: RunningServer) -> None:
+    with client_of(server) as ai, pytest.raises(openai.APIStatusError) as refused:
         ai.responses.create(model="default", input="x" * (2 << 20))
     assert refused.value.status_code == 413
-    with house.client() as client:
+    with server.client() as client:
         for content, kind in ((b"{", "application/json"), (b"hello", "text/plain"), (b"\xff", "application/json")):
             answer = client.post("/v1/responses", content=content, headers={"content-type": kind})
             assert answer.status_code == 400
@@ -160,14 +168,14 @@ def test_a_body_that_is_too_large_or_no_json_is_refused(house: House) -> None:
         lambda ai: ai.get("/nothing", cast_to=object),
     ],
 )
-def test_what_is_not_there_is_not_found(house: House, ask: Callable[[Ai], Any]) -> None:
-    with client_of(house) as ai, pytest.raises(openai.NotFoundError) as refused:
+def test_what_is_not_there_is_not_found(server: RunningServer, ask: Callable[[Ai], Any]) -> None:
+    with client_of(server) as ai, pytest.raises(openai.NotFoundError) as refused:
         ask(ai)
     assert fault(refused.value)["type"] == "not_found_error"
 
 
-def test_an_ended_session_takes_nothing_more(house: House) -> None:
-    with client_of(house) as ai, house.client() as client:
+def test_an_ended_session_takes_nothing_more(server: RunningServer) -> None:
+    with client_of(server) as ai, server.client() as client:
         conversation = ai.conversations.create().id
         client.post(f"/api/sessions/{conversation.replace('conv_', 'ses_')}/end")
         with pytest.raises(openai.ConflictError) as refused:
@@ -175,8 +183,8 @@ def test_an_ended_session_takes_nothing_more(house: House) -> None:
         assert fault(refused.value)["code"] == "session_ended"
 
 
-def test_every_way_that_is_no_way_is_told_in_the_same_words(house: House) -> None:
-    with house.client() as client:
+def test_every_way_that_is_no_way_is_told_in_the_same_words(server: RunningServer) -> None:
+    with server.client() as client:
         for operation in OPERATIONS:
             path = operation.path.replace("{model:path}", "default").replace("{", "").replace("}", "")
             answer = client.request("PATCH", path)
@@ -184,8 +192,8 @@ def test_every_way_that_is_no_way_is_told_in_the_same_words(house: House) -> Non
             assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
 
 
-def test_models_are_the_agents_that_are_served(house: House) -> None:
-    with client_of(house) as ai:
+def test_models_are_the_agents_that_are_served(server: RunningServer) -> None:
+    with client_of(server) as ai:
         assert [model.id for model in ai.models.list()] == list(AGENTS)
         assert ai.models.retrieve("patient").to_dict() == {
             "id": "patient",

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from tests.databases import Place, let_leases_lapse
-from tests.server.official import client_of, plain
-from tests.server.served import HERE, cast, serving
+from tests.server.openai_client import client_of, plain
+from tests.server.server_process import HERE, agent_options, serving
 
-AGENTS = cast(
+AGENTS = agent_options(
     "tests.server.agents:echo", "patient=tests.server.agents:patient", "scripted=tests.server.agents:scripted"
 )
 
@@ -54,9 +54,7 @@ def test_a_response_whose_server_was_killed_is_resumed_and_ends_truthfully(tmp_p
 
 
 @pytest.mark.parametrize("drop", range(0, 24, 3))
-def test_a_stream_dropped_at_a_number_goes_on_after_the_server_was_killed_and_started_again(
-    tmp_path: Path, drop: int
-) -> None:
+def test_a_stream_dropped_at_a_number_goes_on_after_the_server_was_killed(tmp_path: Path, drop: int) -> None:
     asked: dict[str, Any] = {
         "model": "scripted",
         "input": "think of tea\ncalc 6*7\nhello\ncalc 1+1",
@@ -104,7 +102,7 @@ def test_responses_are_shared_by_all_workers_of_a_server(tmp_path: Path) -> None
                 assert told[-1].response.status == "cancelled"
 
 
-def test_a_server_that_stops_ends_its_streams_and_the_response_is_told_to_its_end_by_the_next(tmp_path: Path) -> None:
+def test_a_stopped_server_ends_its_streams_and_the_next_completes_the_response(tmp_path: Path) -> None:
     heard: list[Any] = []
     quick = HERE | {"BACKSTAY_GRACE_SECONDS": "0.5"}
     with serving(tmp_path, "--db", "chat.db", *AGENTS, environment=quick) as served, client_of(served) as ai:

@@ -15,14 +15,22 @@ from backstay.errors import NotFound
 from backstay.model import message
 from backstay.model.content import ToolResult
 from backstay.model.ids import SessionId
-from backstay.server.openai.stories import story_of
-from backstay.store import open_store
-from backstay.store.port import Store
+from backstay.server.openai.encoding.turn_events import events_of
+from backstay.store import commands, open_store
 from tests.databases import Place
-from tests.runtime.stage import echo, play
+from tests.runtime.controlled_agents import echo, play
 from tests.server.agents import AGENTS
-from tests.server.house import House, a_house
-from tests.server.official import Ai, client_of, fault, plain
+from tests.server.openai_client import Ai, client_of, fault, plain
+from tests.server.running_server import RunningServer, run_server
+
+# What is checked here happens in front of the store, or is a fact of its contract: the engine cannot matter.
+pytestmark = pytest.mark.engines("sqlite")
+
+
+@pytest.fixture
+def server(shared_server: RunningServer) -> RunningServer:
+    return shared_server.for_somebody_new()
+
 
 WEATHER: dict[str, Any] = {
     "type": "function",
@@ -34,8 +42,8 @@ WEATHER: dict[str, Any] = {
 
 
 @pytest.fixture
-def ai(house: House) -> Iterator[Ai]:
-    with client_of(house) as client:
+def ai(server: RunningServer) -> Iterator[Ai]:
+    with client_of(server) as client:
         yield client
 
 
@@ -43,10 +51,8 @@ def items(ai: Ai, conversation: str) -> list[dict[str, Any]]:
     return [item.to_dict() for item in ai.conversations.items.list(conversation, order="asc")]
 
 
-def test_a_background_stream_dropped_at_every_number_is_resumed_at_the_next_by_any_server(
-    place: Place, prompt: bool
-) -> None:
-    with a_house(place, AGENTS, prompt=prompt) as one, a_house(place, AGENTS, prompt=prompt) as other:
+def test_a_background_stream_dropped_at_any_number_is_resumed_by_any_server(place: Place, notify: bool) -> None:
+    with run_server(place, AGENTS, notify=notify) as one, run_server(place, AGENTS, notify=notify) as other:
         token = one.token()
         with client_of(one, token) as here, client_of(other, token) as there:
             conversation = here.conversations.create().id
@@ -273,7 +279,7 @@ def test_a_request_of_which_only_the_last_words_are_refused_adds_nothing(ai: Ai)
 
 @pytest.mark.parametrize("key", [None, "k"])
 def test_a_session_that_was_made_for_a_request_that_is_refused_goes_again(
-    house: House, ai: Ai, key: str | None
+    server: RunningServer, ai: Ai, key: str | None
 ) -> None:
     lost = {"type": "function_call_output", "call_id": "call_x", "output": "sunny"}
     headers = {} if key is None else {"Idempotency-Key": key}
@@ -283,19 +289,19 @@ def test_a_session_that_was_made_for_a_request_that_is_refused_goes_again(
         with pytest.raises(openai.BadRequestError):
             ai.responses.create(model="default", input=[lost], extra_headers=headers, **more)
 
-    with house.client() as client:
+    with server.client() as client:
         assert len(client.get("/api/sessions").json()["sessions"]) == 1
 
 
-def test_a_request_that_was_cut_off_after_its_items_were_recorded_is_completed_by_its_repetition(
-    house: House, ai: Ai
+def test_a_request_cut_off_after_recording_its_items_is_completed_by_its_repetition(
+    server: RunningServer, ai: Ai
 ) -> None:
     asked = ai.responses.create(model="scripted", input='tool weather {"city":"Rome"}', tools=[WEATHER])
     session = SessionId(session_of(ai, asked.id))
     result = {"type": "function_call_output", "call_id": called(asked).call_id, "output": "sunny"}
-    with open_store(house.place) as store:
+    with open_store(server.place) as store:
         said = [message.tool(ToolResult(called(asked).call_id, "sunny"))]
-        store.record(session, said, owner="local", request_id=f"items {hashlib.sha256(b'k').hexdigest()}")
+        store.record(session, said, owner=server.owner, request_id=f"items {hashlib.sha256(b'k').hexdigest()}")
 
     answer = ai.responses.create(
         model="scripted", previous_response_id=asked.id, input=[result], extra_headers={"Idempotency-Key": "k"}
@@ -360,7 +366,7 @@ def test_a_response_that_runs_is_not_deleted(ai: Ai) -> None:
     assert ai.responses.cancel(response.id).status == "cancelled"
 
 
-def test_what_is_not_to_be_stored_is_gone_when_it_was_answered(house: House, ai: Ai) -> None:
+def test_what_is_not_to_be_stored_is_gone_when_it_was_answered(server: RunningServer, ai: Ai) -> None:
     whole = ai.responses.with_raw_response.create(model="default", input="secret", store=False)
     streamed = ai.responses.create(model="default", input="secret", store=False, stream=True)
     pieces = list(streamed)
@@ -370,7 +376,7 @@ def test_what_is_not_to_be_stored_is_gone_when_it_was_answered(house: House, ai:
     for name in (whole.parse().id, pieces[0].response.id):
         with pytest.raises(openai.NotFoundError):
             ai.responses.retrieve(name)
-    with house.client() as client:
+    with server.client() as client:
         until_gone(client, whole.headers["x-session-id"])
         until_gone(client, streamed.response.headers["x-session-id"])
 
@@ -398,7 +404,7 @@ def test_a_repeated_key_is_the_same_response_wherever_it_goes(ai: Ai) -> None:
     conversation = ai.conversations.create().id
     before = [{"role": "user", "content": "so"}, {"role": "assistant", "content": "what"}]
     said = {"model": "default", "conversation": conversation, "input": [*before, {"role": "user", "content": "go"}]}
-    kept = [ai.responses.create(**said, extra_headers={"Idempotency-Key": "a"}) for _ in range(2)]
+    kept = [ai.responses.create(**said, extra_headers={"Idempotency-Key": "d"}) for _ in range(2)]
     assert kept[0] == kept[1]
     assert len(items(ai, conversation)) == 4
 
@@ -406,7 +412,21 @@ def test_a_repeated_key_is_the_same_response_wherever_it_goes(ai: Ai) -> None:
         ai.responses.create(model="default", input="other", extra_headers={"Idempotency-Key": "a"})
 
 
-def test_a_key_that_comes_often_at_once_is_one_response_in_one_fork(house: House, ai: Ai) -> None:
+def test_a_key_that_was_used_for_another_request_is_refused_and_nothing_is_recorded(ai: Ai) -> None:
+    ai.responses.create(model="default", input="one", extra_headers={"Idempotency-Key": "a"})
+    conversation = ai.conversations.create().id
+    before = [{"role": "user", "content": "so"}, {"role": "assistant", "content": "what"}]
+
+    for asked in ("one", [*before, {"role": "user", "content": "one"}]):
+        with pytest.raises(openai.UnprocessableEntityError):
+            ai.responses.create(
+                model="default", conversation=conversation, input=asked, extra_headers={"Idempotency-Key": "a"}
+            )
+
+    assert items(ai, conversation) == []
+
+
+def test_a_key_that_comes_often_at_once_is_one_response_in_one_fork(server: RunningServer, ai: Ai) -> None:
     first = ai.responses.create(model="default", input="one")
     ai.responses.create(model="default", input="two", previous_response_id=first.id)
     again: dict[str, Any] = {"model": "default", "input": "other", "previous_response_id": first.id}
@@ -415,13 +435,13 @@ def test_a_key_that_comes_often_at_once_is_one_response_in_one_fork(house: House
         sent = [several.submit(ai.responses.create, **again, extra_headers={"Idempotency-Key": "k"}) for _ in range(8)]
         assert len({one.result().id for one in sent}) == 1
 
-    with house.client() as client:
+    with server.client() as client:
         assert len(client.get("/api/sessions").json()["sessions"]) == 2
 
 
-def test_a_stream_that_was_folded_has_expired_and_the_response_has_not(house: House, ai: Ai) -> None:
+def test_a_stream_that_was_folded_has_expired_and_the_response_has_not(server: RunningServer, ai: Ai) -> None:
     response = ai.responses.create(model="scripted", input="think of tea\ncalc 1+1")
-    with open_store(house.place) as store:
+    with open_store(server.place) as store:
         store.fold(older_than=-1)
 
     assert ai.responses.retrieve(response.id) == response
@@ -433,9 +453,9 @@ def test_a_stream_that_was_folded_has_expired_and_the_response_has_not(house: Ho
     assert told[-1].response == response
 
 
-def test_who_asks_for_the_head_of_a_stream_does_not_wait_for_its_end(house: House, ai: Ai) -> None:
+def test_who_asks_for_the_head_of_a_stream_does_not_wait_for_its_end(server: RunningServer, ai: Ai) -> None:
     response = ai.responses.create(model="patient", input="wait", background=True).id
-    with house.client() as client:
+    with server.client() as client:
         for _ in range(2):  # on one connection
             assert client.head(f"/v1/responses/{response}", params={"stream": "true"}).status_code == 200
     assert ai.responses.cancel(response).status == "cancelled"
@@ -481,7 +501,7 @@ def test_a_number_that_was_never_told_is_refused(ai: Ai) -> None:
     ],
 )
 def test_what_would_be_ignored_or_makes_no_sense_is_refused_and_starts_nothing(
-    house: House, ai: Ai, asked: dict[str, Any], param: str
+    server: RunningServer, ai: Ai, asked: dict[str, Any], param: str
 ) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
         ai.responses.create(**({"model": "default", "input": "hello"} | asked))
@@ -489,7 +509,7 @@ def test_what_would_be_ignored_or_makes_no_sense_is_refused_and_starts_nothing(
     told = fault(refused.value)
     assert told["param"] == param
     assert told["type"] == "invalid_request_error"
-    with house.client() as client:
+    with server.client() as client:
         assert client.get("/api/sessions").json()["sessions"] == []
 
 
@@ -529,12 +549,12 @@ def test_a_response_whose_session_goes_while_it_is_looked_up_is_not_found(path: 
     async def story() -> None:
         async with backstay.open(path, agent=echo) as app:
             owned = app.owned_by("anna")
-            session = await owned.write(Store.create)
-            turn = await owned.session(session.id).send("hello")
+            session = await owned.run(commands.create(owner=owned.owner))
+            turn = await owned.handle(session.id).send("hello")
             await turn.outcome()
             looked_up = await turn.read()
-            await owned.write(Store.delete, session.id)
+            await owned.run(commands.delete(session.id, owner=owned.owner))
             with pytest.raises(NotFound):
-                await story_of(owned, looked_up)
+                await events_of(owned, looked_up)
 
     play(story())

@@ -12,13 +12,14 @@ import pytest
 
 import backstay
 from backstay.model.ids import SessionId
+from tests.cli.forked_command import PATIENCE
 from tests.databases import Place, let_leases_lapse
 from tests.server.agents import echo
-from tests.server.reader import Frame, Reader
-from tests.server.served import HERE, PATIENCE, Served, cast, serving
-from tests.server.talking import accepted, answered, new_session, text_of, until, until_ended, until_said
+from tests.server.api_calls import accepted, answered, new_session, text_of, until, until_ended, until_said
+from tests.server.server_process import HERE, ServerProcess, agent_options, serving
+from tests.server.stream_reader import Frame, Reader
 
-AGENTS = cast("tests.server.agents:echo", "patient=tests.server.agents:patient")
+AGENTS = agent_options("tests.server.agents:echo", "patient=tests.server.agents:patient")
 
 
 def stories(frames: list[Frame]) -> list[dict[str, Any]]:
@@ -32,9 +33,7 @@ def log_of(client: httpx2.Client, session: str) -> list[dict[str, Any]]:
     return events
 
 
-def test_a_server_that_is_killed_again_and_again_loses_nothing_and_its_readers_resume(
-    tmp_path: Path, path: Place
-) -> None:
+def test_a_server_killed_again_and_again_loses_nothing_and_its_readers_resume(tmp_path: Path, path: Place) -> None:
     heard: list[Frame] = []
     last: str | None = None
     session, sent = "", 0
@@ -98,7 +97,7 @@ def test_a_server_with_open_streams_and_a_running_turn_ends_in_good_order(tmp_pa
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_server_that_is_stopped_as_soon_as_it_has_announced_itself_ends_in_good_order(
+def test_a_server_stopped_as_soon_as_it_announced_itself_ends_in_good_order(
     tmp_path: Path, path: Place, workers: str
 ) -> None:
     with serving(tmp_path, "--db", str(path), "--workers", workers, *AGENTS, environment=HERE) as served:
@@ -106,7 +105,7 @@ def test_a_server_that_is_stopped_as_soon_as_it_has_announced_itself_ends_in_goo
         assert "Traceback" not in (tmp_path / "server.log").read_text()
 
 
-def workers_of(served: Served) -> set[int]:
+def workers_of(served: ServerProcess) -> set[int]:
     """The processes that the supervisor has started."""
     children = Path(f"/proc/{served.pid}/task/{served.pid}/children").read_text().split()
     return {int(child) for child in children}
@@ -136,6 +135,7 @@ def test_workers_share_sessions_and_one_that_dies_is_replaced(tmp_path: Path, pa
                 let_leases_lapse(path, worker)
             until(lambda: len(workers_of(served) - doomed) == 2, "two other workers")
         with served.client() as client:
+            until(lambda: client.get("/readyz").status_code == 200, "a worker that serves")
             until_ended(client, session, running)
             assert client.get(f"/api/turns/{running}").json()["outcome"]["type"] == "interrupted"
             answered(client, session, "and on it goes")
@@ -155,6 +155,44 @@ def test_workers_do_not_outlive_their_supervisor(tmp_path: Path, path: Place) ->
         for end in ends:
             assert select.select([end], [], [], PATIENCE)[0]
             os.close(end)
+
+
+def test_a_killed_supervisor_leaves_no_temporary_folder(tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    here = {**HERE, "TMPDIR": str(temporary)}
+    arguments = ("--db", str(tmp_path / "chat.db"), "--workers", "2", *AGENTS)
+    with serving(tmp_path, *arguments, environment=here) as served:
+        with served.client() as client:
+            new_session(client)
+        until(lambda: len(workers_of(served)) == 2, "two workers")
+        ends = [os.pidfd_open(worker) for worker in workers_of(served)]
+        served.kill()
+        for end in ends:
+            assert select.select([end], [], [], PATIENCE)[0]
+            os.close(end)
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_start_removes_the_temporary_folder_of_a_server_that_was_killed_entirely(tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    here = {**HERE, "TMPDIR": str(temporary)}
+    arguments = ("--db", str(tmp_path / "chat.db"), "--workers", "2", *AGENTS)
+    with serving(tmp_path, *arguments, environment=here) as served:
+        until(lambda: len(workers_of(served)) == 2, "two workers")
+        workers = workers_of(served)
+        os.kill(served.pid, signal.SIGSTOP)
+        for worker in workers:
+            os.kill(worker, signal.SIGKILL)
+        served.kill()
+    [left] = temporary.iterdir()
+    with serving(tmp_path, *arguments, environment=here) as served:
+        until(lambda: len(workers_of(served)) == 2, "two workers")
+        assert left not in temporary.iterdir()
+        assert len(list(temporary.iterdir())) == 1
+        assert served.terminate() == 0
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_turn_of_the_library_in_another_process_streams_to_clients(tmp_path: Path, path: Place) -> None:

@@ -1,14 +1,17 @@
 """Sessions over HTTP: made, listed, filed, read, searched, ended and deleted."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from backstay.model.documents.records import MEDIA_TYPE
+from tests.databases import Place
 from tests.server.agents import AGENTS
-from tests.server.house import House, a_house
-from tests.server.talking import answered, new_session, read, say, until
+from tests.server.api_calls import accepted, answered, new_session, read, say, until, until_ended
+from tests.server.running_server import RunningServer, run_server
 
 JsonObject = dict[str, Any]
 
@@ -210,7 +213,7 @@ def test_a_session_survives_export_deletion_and_import_unchanged(client: httpx2.
     assert document.headers["content-disposition"].startswith("attachment")
     client.delete(f"/api/sessions/{session}")
 
-    imported = client.post("/api/imports", content=document.content, headers={"content-type": "application/json"})
+    imported = client.post("/api/imports", content=document.content, headers={"content-type": MEDIA_TYPE})
 
     assert imported.status_code == 201, imported.text
     there = imported.json()["session"]["id"]
@@ -226,13 +229,38 @@ def test_a_session_survives_export_deletion_and_import_unchanged(client: httpx2.
     assert [one["reason"] for one in windows] == [one["reason"] for one in seen[2]["windows"]]
 
 
+def test_imported_waiting_turns_are_held_and_addresses_dropped_until_asked_for(path: Place) -> None:
+    with run_server(path, AGENTS) as server, server.client() as client, server.client("kim") as kim:
+        session = client.post("/api/sessions", json={"address": "chat://telegram/dm/42"}).json()["id"]
+        accepted(client, session, "wait", agent="patient")
+        waiting = accepted(client, session, "is anybody there?")
+        document, lines = client.get(f"/api/sessions/{session}/export").content, {"content-type": MEDIA_TYPE}
+
+        imported = kim.post("/api/imports", content=document, headers=lines).json()
+        asked_for = kim.post("/api/imports?addresses=true", content=document, headers=lines).json()
+
+        there, (held,) = imported["session"]["id"], imported["held"]
+        assert (imported["addresses"], imported["dropped"]) == ([], ["chat://telegram/dm/42"])
+        assert (asked_for["addresses"], asked_for["dropped"]) == (["chat://telegram/dm/42"], [])
+        assert held != waiting
+        answered(kim, there, "hello")
+        assert kim.get(f"/api/turns/{held}").json()["held"]
+        assert {one["held"] for one in kim.get("/api/sessions").json()["sessions"]} == {1}
+        assert client.post(f"/api/turns/{held}/release").status_code == 404
+        assert kim.post(f"/api/turns/{held}/release").json()["held"] is False
+        until_ended(kim, there, held)
+        assert kim.delete(f"/api/turns/{asked_for['held'][0]}").json()["outcome"]["type"] == "cancelled"
+
+
 def test_a_document_that_no_store_made_is_refused(client: httpx2.Client) -> None:
     session = new_session(client)
-    document = client.get(f"/api/sessions/{session}/export").json()
+    header, *lines = client.get(f"/api/sessions/{session}/export").text.splitlines(keepends=True)
 
     broken: dict[str, Any]
-    for broken in ({}, document | {"format": 99}, document | {"nonsense": 1}):
-        assert client.post("/api/imports", json=broken).status_code == 422
+    for broken in ({}, json.loads(header) | {"format": 99}, json.loads(header) | {"nonsense": 1}):
+        document = "".join([json.dumps(broken), "\n", *lines])
+        answer = client.post("/api/imports", content=document, headers={"content-type": MEDIA_TYPE})
+        assert answer.status_code == 422
 
 
 @pytest.mark.parametrize(
@@ -274,8 +302,8 @@ def test_a_body_of_another_kind_is_refused(client: httpx2.Client) -> None:
     assert (form.status_code, plain.status_code) == (415, 415)
 
 
-def test_a_body_that_is_too_large_is_refused_however_it_is_sent(house: House) -> None:
-    with house.client() as client:
+def test_a_body_that_is_too_large_is_refused_however_it_is_sent(server: RunningServer) -> None:
+    with server.client() as client:
         session = new_session(client)
         large = b'{"text": "' + b"x" * (1 << 20) + b'"}'
         headers = {"content-type": "application/json"}
@@ -306,7 +334,7 @@ def test_a_message_that_is_too_large_is_refused_before_it_is_stored(client: http
     ],
 )
 def test_a_session_that_nobody_named_is_called_by_its_first_words(tmp_path: Path, said: str, title: str) -> None:
-    with a_house(tmp_path / "chat.db", AGENTS, titles=True) as house, house.client() as client:
+    with run_server(tmp_path / "chat.db", AGENTS, titles=True) as server, server.client() as client:
         session = new_session(client)
         answered(client, session, said)
 

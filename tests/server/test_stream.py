@@ -6,26 +6,27 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx2
+import psycopg
 import pytest
 
 from backstay import open_store
 from tests.databases import Place
 from tests.server.agents import AGENTS
-from tests.server.house import House, a_house
-from tests.server.reader import Frame, Reader
-from tests.server.talking import accepted, answered, log_of, new_session, until_ended, until_said
+from tests.server.api_calls import accepted, answered, log_of, new_session, until_ended, until_said
+from tests.server.running_server import RunningServer, run_server
+from tests.server.stream_reader import Frame, Reader
 
 
 @pytest.fixture
-def house(path: Place, prompt: bool) -> Iterator[House]:
+def server(path: Place, notify: bool) -> Iterator[RunningServer]:
     """With and without the shortcut inside the process."""
-    with a_house(path, AGENTS, prompt=prompt, heartbeat_seconds=0.2) as house:
-        yield house
+    with run_server(path, AGENTS, notify=notify, heartbeat_seconds=0.2) as server:
+        yield server
 
 
 @contextmanager
-def reading(house: House, query: str, last_id: str | None = None, **more: Any) -> Iterator[Reader]:
-    with Reader(house.port, house.token(), query, last_id, **more) as reader:
+def reading(server: RunningServer, query: str, last_id: str | None = None, **more: Any) -> Iterator[Reader]:
+    with Reader(server.port, server.token(), query, last_id, **more) as reader:
         assert reader.status == 200, reader.body()
         yield reader
 
@@ -38,37 +39,39 @@ def stories(frames: list[Frame], session: str | None = None) -> list[dict[str, A
     ]
 
 
-def test_the_stream_is_the_log_first_replayed_then_live(house: House, client: httpx2.Client) -> None:
+def test_the_stream_is_the_log_first_replayed_then_live(server: RunningServer, client: httpx2.Client) -> None:
     session = new_session(client)
     answered(client, session, "before")
-    with reading(house, f"sessions={session}") as reader:
+    with reading(server, f"sessions={session}") as reader:
         heard = reader.until("story", kind="turn_ended")
         turn = accepted(client, session, "while you listen")
         heard += reader.until("story", kind="turn_ended", turn=turn)
 
-    assert stories(heard) == log_of(house, client, session)
+    assert stories(heard) == log_of(server, client, session)
     assert all(frame.id for frame in heard)
 
 
-def test_cut_after_every_event_and_resumed_the_pieces_are_the_log(house: House, client: httpx2.Client) -> None:
+def test_cut_after_every_event_and_resumed_the_pieces_are_the_log(server: RunningServer, client: httpx2.Client) -> None:
     sessions = [new_session(client), new_session(client)]
     for session in sessions:
         answered(client, session, "one two three four")
     query = f"sessions={','.join(sessions)}"
-    logs = {session: log_of(house, client, session) for session in sessions}
+    logs = {session: log_of(server, client, session) for session in sessions}
     total = sum(len(log) for log in logs.values())
 
     for cut in range(1, total):
-        with reading(house, query) as first:
+        with reading(server, query) as first:
             heard = [next(first.frames()) for _ in range(cut)]
-        with reading(house, query, heard[-1].id) as second:
+        with reading(server, query, heard[-1].id) as second:
             rest = second.frames()
             heard += [next(rest) for _ in range(total - cut)]
         for session in sessions:
             assert stories(heard, session) == logs[session]
 
 
-def test_cut_at_random_bytes_again_and_again_the_pieces_are_the_log(house: House, client: httpx2.Client) -> None:
+def test_cut_at_random_bytes_again_and_again_the_pieces_are_the_log(
+    server: RunningServer, client: httpx2.Client
+) -> None:
     chance = random.Random(11)
     sessions = [new_session(client) for _ in range(3)]
     turns = [accepted(client, session, "many 60") for session in sessions]
@@ -76,7 +79,7 @@ def test_cut_at_random_bytes_again_and_again_the_pieces_are_the_log(house: House
     last: str | None = None
     ended: set[str] = set()
     while ended != set(turns):
-        with reading(house, f"sessions={','.join(sessions)}", last) as reader:
+        with reading(server, f"sessions={','.join(sessions)}", last) as reader:
             for frame in reader.frames(most_bytes=chance.randrange(1, 12_000)):
                 heard.append(frame)
                 last = frame.id
@@ -86,38 +89,42 @@ def test_cut_at_random_bytes_again_and_again_the_pieces_are_the_log(house: House
                     break
 
     for session in sessions:
-        assert stories(heard, session) == log_of(house, client, session)
+        assert stories(heard, session) == log_of(server, client, session)
 
 
-def test_a_cursor_in_the_address_does_as_well_and_the_header_is_newer(house: House, client: httpx2.Client) -> None:
+def test_a_cursor_in_the_address_does_as_well_and_the_header_is_newer(
+    server: RunningServer, client: httpx2.Client
+) -> None:
     session = new_session(client)
     answered(client, session, "one two three")
-    log = log_of(house, client, session)
-    with reading(house, f"sessions={session}") as reader:
+    log = log_of(server, client, session)
+    with reading(server, f"sessions={session}") as reader:
         frames = reader.frames()
         first, second, third = (next(frames) for _ in range(3))
 
-    with reading(house, f"sessions={session}&after={first.id}") as reader:
+    with reading(server, f"sessions={session}&after={first.id}") as reader:
         assert next(reader.frames()).data == log[1]
-    with reading(house, f"sessions={session}&after={first.id}", second.id) as reader:
+    with reading(server, f"sessions={session}&after={first.id}", second.id) as reader:
         assert next(reader.frames()) == third
-    with reading(house, f"sessions={session}:2") as reader:
+    with reading(server, f"sessions={session}:2") as reader:
         assert next(reader.frames()).data == log[2]
 
 
-def test_a_turn_of_another_process_streams_here(house: House, client: httpx2.Client) -> None:
+def test_a_turn_of_another_process_streams_here(server: RunningServer, client: httpx2.Client) -> None:
     session = new_session(client)
-    with reading(house, f"sessions={session}") as reader, a_house(house.place, AGENTS) as other:
+    with reading(server, f"sessions={session}") as reader, run_server(server.place, AGENTS) as other:
         with other.client() as there:
             turn = accepted(there, session, "from over there")
         heard = reader.until("story", kind="turn_ended", turn=turn)
 
-    assert stories(heard) == log_of(house, client, session)
+    assert stories(heard) == log_of(server, client, session)
 
 
-def test_the_feed_begins_with_a_snapshot_and_tells_what_the_list_shows(house: House, client: httpx2.Client) -> None:
+def test_the_feed_begins_with_a_snapshot_and_tells_what_the_list_shows(
+    server: RunningServer, client: httpx2.Client
+) -> None:
     old = new_session(client)
-    with reading(house, "feed=true") as reader:
+    with reading(server, "feed=true") as reader:
         [snapshot] = reader.until("snapshot")
         assert [session["id"] for session in snapshot.data["feed"]["sessions"]] == [old]
 
@@ -131,39 +138,39 @@ def test_the_feed_begins_with_a_snapshot_and_tells_what_the_list_shows(house: Ho
         assert reader.until("unlisted", id=made)[-1].data == {"id": made}
 
 
-def test_the_feed_goes_on_where_it_was_left(house: House, client: httpx2.Client) -> None:
-    with reading(house, "feed=true") as reader:
+def test_the_feed_goes_on_where_it_was_left(server: RunningServer, client: httpx2.Client) -> None:
+    with reading(server, "feed=true") as reader:
         left = reader.until("snapshot")[-1].id
     made = [new_session(client) for _ in range(5)]
 
-    with reading(house, "feed=true", left) as reader:
+    with reading(server, "feed=true", left) as reader:
         frames = reader.frames()
         assert [next(frames).data["id"] for _ in made] == made
 
 
-def test_a_place_in_the_feed_that_does_not_exist_starts_over_with_a_snapshot(house: House) -> None:
-    with reading(house, "feed=true", "99999999") as reader:
+def test_a_place_in_the_feed_that_does_not_exist_starts_over_with_a_snapshot(server: RunningServer) -> None:
+    with reading(server, "feed=true", "99999999") as reader:
         assert next(reader.frames()).name == "snapshot"
 
 
-def test_stories_and_the_list_share_one_stream_and_one_cursor(house: House, client: httpx2.Client) -> None:
+def test_stories_and_the_list_share_one_stream_and_one_cursor(server: RunningServer, client: httpx2.Client) -> None:
     followed, other = new_session(client), new_session(client)
     query = f"sessions={followed}&feed=true"
-    with reading(house, query) as reader:
+    with reading(server, query) as reader:
         turn = accepted(client, followed, "hello")
         heard = reader.until("story", kind="turn_ended", turn=turn)
     client.patch(f"/api/sessions/{other}", json={"title": "Meanwhile"})
     again = accepted(client, followed, "hello again")
-    with reading(house, query, heard[-1].id) as reader:
+    with reading(server, query, heard[-1].id) as reader:
         rest = reader.until("story", kind="turn_ended", turn=again)
 
-    assert stories(heard + rest) == log_of(house, client, followed)
+    assert stories(heard + rest) == log_of(server, client, followed)
     assert "Meanwhile" in [frame.data["title"] for frame in rest if frame.name == "listed"]
 
 
-def test_signs_of_life_carry_no_id(house: House, client: httpx2.Client) -> None:
+def test_signs_of_life_carry_no_id(server: RunningServer, client: httpx2.Client) -> None:
     session = new_session(client)
-    with reading(house, f"sessions={session}") as reader:
+    with reading(server, f"sessions={session}") as reader:
         frames = reader.frames()
         assert next(frames).data["number"] == 1
         reader.wait_for_bytes(b": still here")
@@ -173,16 +180,18 @@ def test_signs_of_life_carry_no_id(house: House, client: httpx2.Client) -> None:
     assert ": still here" in reader.comments
 
 
-def test_a_cursor_into_what_is_folded_by_now_gets_a_snapshot_and_the_fold(house: House, client: httpx2.Client) -> None:
+def test_a_cursor_into_what_is_folded_by_now_gets_a_snapshot_and_the_fold(
+    server: RunningServer, client: httpx2.Client
+) -> None:
     session = new_session(client)
     answered(client, session, "one two three four five")
-    with reading(house, f"sessions={session}") as reader:
+    with reading(server, f"sessions={session}") as reader:
         frames = reader.frames()
         inside = [next(frames) for _ in range(4)][-1]
-    with open_store(house.place) as store:
+    with open_store(server.place) as store:
         assert store.fold(older_than=-1) > 0
 
-    with reading(house, f"sessions={session}", inside.id) as reader:
+    with reading(server, f"sessions={session}", inside.id) as reader:
         frames = reader.frames()
         gap, fold = next(frames), next(frames)
 
@@ -191,16 +200,59 @@ def test_a_cursor_into_what_is_folded_by_now_gets_a_snapshot_and_the_fold(house:
     assert fold.data["number"] <= inside.data["number"] <= fold.data["last"]
 
 
-def test_a_cursor_of_what_never_was_gets_a_resync_and_the_whole_story(house: House, client: httpx2.Client) -> None:
+def test_a_cursor_of_what_never_was_gets_a_resync_and_the_whole_story(
+    server: RunningServer, client: httpx2.Client
+) -> None:
     session = new_session(client)
     answered(client, session, "hello")
-    log = log_of(house, client, session)
+    log = log_of(server, client, session)
 
     for forged in (f"_{session[4:]}-99-3", f"_{session[4:]}-1-999"):
-        with reading(house, f"sessions={session}", forged) as reader:
+        with reading(server, f"sessions={session}", forged) as reader:
             frames = reader.frames()
             assert next(frames).name == "resync"
             assert [next(frames).data for _ in log] == log
+
+
+def test_a_live_reader_of_a_story_that_a_crash_made_shorter_gets_a_resync(empty_database: str) -> None:
+    with run_server(empty_database, AGENTS) as server, server.client() as client:
+        session = new_session(client)
+        answered(client, session, "hello")
+        log = log_of(server, client, session)
+        with reading(server, f"sessions={session}") as reader:
+            frames = reader.frames()
+            assert [next(frames).data for _ in log] == log
+            with psycopg.connect(empty_database) as database:
+                last = {"session": session, "number": log[-1]["number"]}
+                database.execute("DELETE FROM events WHERE session_id = %(session)s AND number = %(number)s", last)
+                database.execute("UPDATE sessions SET last_event = %(number)s - 1 WHERE id = %(session)s", last)
+
+            assert next(frames).name == "resync"
+            assert [next(frames).data for _ in log[:-1]] == log[:-1]
+
+
+def test_a_live_reader_of_an_event_that_was_replaced_after_a_crash_gets_a_resync(empty_database: str) -> None:
+    with run_server(empty_database, AGENTS) as server, server.client() as client:
+        session = new_session(client)
+        answered(client, session, "hello")
+        log = log_of(server, client, session)
+        with reading(server, f"sessions={session}") as reader:
+            frames = reader.frames()
+            assert [next(frames).data for _ in log] == log
+            # The last event is lost, and another one gets its number before anybody looks.
+            with psycopg.connect(empty_database) as database:
+                database.execute(_REPLACE_EVENT, {"session": session, "number": log[-1]["number"]})
+
+            assert next(frames).name == "resync"
+            fence = log[-1]["fence"] + 1
+            assert [next(frames).data for _ in log] == [*log[:-1], log[-1] | {"fence": fence}]
+
+
+_REPLACE_EVENT = """
+WITH lost AS (DELETE FROM events WHERE session_id = %(session)s AND number = %(number)s RETURNING *)
+INSERT INTO events (session_id, number, last, fence, turn_id, kind, format, body, source_id, low, high, at)
+SELECT session_id, number, last, fence + 1, turn_id, kind, format, body, source_id, low, high, at FROM lost
+"""
 
 
 @pytest.mark.parametrize(
@@ -218,7 +270,7 @@ def test_a_cursor_of_what_never_was_gets_a_resync_and_the_whole_story(house: Hou
         "1 ",
     ],
 )
-def test_a_cursor_that_is_none_is_refused(house: House, forged: str, client: httpx2.Client) -> None:
+def test_a_cursor_that_is_none_is_refused(server: RunningServer, forged: str, client: httpx2.Client) -> None:
     session = new_session(client)
     headers = {"last-event-id": forged}
 
@@ -233,28 +285,28 @@ def test_a_stream_of_nothing_is_refused(client: httpx2.Client, query: str) -> No
     assert client.get(f"/api/events?{query}").status_code == 422
 
 
-def test_a_session_that_is_deleted_says_so_and_the_others_go_on(house: House, client: httpx2.Client) -> None:
+def test_a_session_that_is_deleted_says_so_and_the_others_go_on(server: RunningServer, client: httpx2.Client) -> None:
     doomed, other = new_session(client), new_session(client)
-    with reading(house, f"sessions={doomed},{other}") as reader:
+    with reading(server, f"sessions={doomed},{other}") as reader:
         reader.until("story", kind="session_created", session=other)
         client.delete(f"/api/sessions/{doomed}")
         tombstone = reader.until("story", kind="session_deleted", session=doomed)[-1]
         client.patch(f"/api/sessions/{other}", json={"title": "still here"})
         reader.until("story", kind="session_renamed", session=other)
 
-    with reading(house, f"sessions={doomed},{other}", tombstone.id) as reader:
+    with reading(server, f"sessions={doomed},{other}", tombstone.id) as reader:
         assert next(reader.frames()).data["body"]["kind"] == "session_renamed"
 
 
-def test_a_reader_who_does_not_read_is_let_go(path: Place, prompt: bool) -> None:
-    with a_house(path, AGENTS, prompt=prompt, slow_reader_seconds=1.0) as house, house.client() as client:
+def test_a_reader_who_does_not_read_is_let_go(path: Place, notify: bool) -> None:
+    with run_server(path, AGENTS, notify=notify, slow_reader_seconds=1.0) as server, server.client() as client:
         session = new_session(client)
         for _ in range(12):
             client.post(
                 f"/api/sessions/{session}/record",
                 json={"messages": [{"role": "user", "parts": [{"type": "text", "text": "x" * 900_000}]}]},
             )
-        with reading(house, f"sessions={session}", receive_buffer=4_096):
+        with reading(server, f"sessions={session}", receive_buffer=4_096):
             until_metric(client, "backstay_streams", 0)
 
 
@@ -266,18 +318,18 @@ def until_metric(client: httpx2.Client, name: str, value: int) -> None:
     raise AssertionError(client.get("/metrics").text)
 
 
-def test_a_client_that_leaves_is_noticed(house: House, client: httpx2.Client) -> None:
+def test_a_client_that_leaves_is_noticed(server: RunningServer, client: httpx2.Client) -> None:
     session = new_session(client)
-    with reading(house, f"sessions={session}") as reader:
+    with reading(server, f"sessions={session}") as reader:
         next(reader.frames())
         assert "backstay_streams 1\n" in client.get("/metrics").text
     until_metric(client, "backstay_streams", 0)
 
 
-def test_a_revoked_token_ends_its_streams_in_good_order(house: House, client: httpx2.Client) -> None:
+def test_a_revoked_token_ends_its_streams_in_good_order(server: RunningServer, client: httpx2.Client) -> None:
     session = new_session(client)
     given = client.post("/api/tokens", json={"name": "guest"}).json()
-    with Reader(house.port, given["secret"], f"sessions={session}") as reader:
+    with Reader(server.port, given["secret"], f"sessions={session}") as reader:
         frames = reader.frames()
         next(frames)
         client.delete(f"/api/tokens/{given['token']['id']}")
@@ -286,21 +338,21 @@ def test_a_revoked_token_ends_its_streams_in_good_order(house: House, client: ht
 
 
 def test_more_streams_than_allowed_are_refused(path: Place) -> None:
-    with a_house(path, AGENTS, streams_per_token=2, streams_per_owner=3) as house, house.client() as client:
+    with run_server(path, AGENTS, streams_per_token=2, streams_per_owner=3) as server, server.client() as client:
         session = new_session(client)
-        token, other = house.token(), house.token(name="another")
+        token, other = server.token(), server.token(name="another")
         query = f"sessions={session}"
-        with Reader(house.port, token, query), Reader(house.port, token, query):
-            with Reader(house.port, token, query) as third:
+        with Reader(server.port, token, query), Reader(server.port, token, query):
+            with Reader(server.port, token, query) as third:
                 assert (third.status, third.headers["retry-after"]) == (429, "5")
-            with Reader(house.port, other, query) as another:
+            with Reader(server.port, other, query) as another:
                 assert another.status == 200
-                with Reader(house.port, other, query) as fourth:
+                with Reader(server.port, other, query) as fourth:
                     assert fourth.status == 429
 
 
-def test_a_server_that_stops_says_goodbye_and_the_next_one_goes_on(path: Place, prompt: bool) -> None:
-    with a_house(path, AGENTS, prompt=prompt) as first:
+def test_a_server_that_stops_says_goodbye_and_the_next_one_goes_on(path: Place, notify: bool) -> None:
+    with run_server(path, AGENTS, notify=notify) as first:
         token = first.token()
         with first.client() as client:
             session = new_session(client)
@@ -312,7 +364,7 @@ def test_a_server_that_stops_says_goodbye_and_the_next_one_goes_on(path: Place, 
             heard += list(reader.frames())
     assert reader.comments[-1] == ": bye"
 
-    with a_house(path, AGENTS, prompt=prompt) as second, second.client() as client:
+    with run_server(path, AGENTS, notify=notify) as second, second.client() as client:
         with Reader(second.port, token, f"sessions={session}", heard[-1].id) as again:
             heard += again.until("story", kind="turn_ended", turn=turn)
         assert stories(heard) == log_of(second, client, session)

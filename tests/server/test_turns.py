@@ -1,15 +1,24 @@
 """Turns over HTTP: submitted once, answered, steered, cancelled; those that wait; history; tool calls; attachments."""
 
 import hashlib
+import json
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
+import openai
 import pytest
 
+from backstay import Text
+from backstay.agents import tool
+from backstay.agents.port import AgentTurn
+from backstay.model.content import Body, ToolCall
+from backstay.model.ids import SessionId
+from backstay.model.turn import Interrupted
+from backstay.store import open_store
+from tests.databases import Place
 from tests.server.agents import AGENTS
-from tests.server.house import House, a_house
-from tests.server.reader import Reader
-from tests.server.talking import (
+from tests.server.api_calls import (
     accepted,
     answered,
     new_session,
@@ -21,6 +30,9 @@ from tests.server.talking import (
     until_ended,
     until_said,
 )
+from tests.server.openai_client import client_of
+from tests.server.running_server import RunningServer, run_server
+from tests.server.stream_reader import Reader
 
 
 def test_what_was_accepted_is_answered_and_kept(client: httpx2.Client) -> None:
@@ -45,6 +57,19 @@ def test_a_request_that_is_repeated_is_the_same_turn(client: httpx2.Client) -> N
     assert [response.json()["repeated"] for response in responses].count(False) == 1
     other = say(client, session, "something else", key="k1")
     assert (other.status_code, other.json()["code"]) == (422, "request_mismatch")
+
+
+def test_an_agent_that_was_never_served_is_refused_with_the_nearest_name(client: httpx2.Client) -> None:
+    session = new_session(client)
+
+    refused = say(client, session, "hello", agent="pateint")
+
+    assert (refused.status_code, refused.json()["code"]) == (422, "unknown_agent")
+    assert "'patient'" in refused.json()["hint"]
+    assert client.get(f"/api/sessions/{session}").json()["waiting"] == 0
+    queued = say(client, session, "hello", agent="later", allow_unserved=True)
+    assert queued.status_code == 202
+    assert client.get(f"/api/sessions/{session}").json()["waiting"] == 1
 
 
 def test_a_submission_to_a_changed_session_is_refused(client: httpx2.Client) -> None:
@@ -185,6 +210,25 @@ def test_a_tool_waits_for_a_person_who_saw_its_arguments(client: httpx2.Client, 
     assert outcome == ("completed" if approved else "failed")
 
 
+def test_a_person_lets_a_call_that_may_have_run_be_made_again(server: RunningServer, client: httpx2.Client) -> None:
+    session = new_session(client)
+    with open_store(server.settings.db) as store:
+        proof = store.submit(SessionId(session), "pay", owner="local", agent="elsewhere", start=True).opened
+        assert proof is not None
+        proof = store.checkpoint(proof, [ToolCall("c1", "pay", {"amount": 5})]).open
+        store.finish(proof, Interrupted("stopped"))
+    [call] = client.get(f"/api/turns/{proof.id}/calls").json()["calls"]
+    decision = f"/api/turns/{proof.id}/calls/c1/decision"
+
+    plain = client.put(decision, json={"approved": True})
+    refused = client.put(decision, json={"approved": False, "run_again": True})
+    allowed = client.put(decision, json={"approved": True, "arguments_hash": call["arguments_hash"], "run_again": True})
+
+    assert (plain.status_code, refused.status_code) == (409, 422)
+    assert (call["effect"], call["run_again"]) == ("unknown", "none")
+    assert (allowed.json()["effect"], allowed.json()["run_again"]) == ("unknown", "approved")
+
+
 def until_tool_asks(client: httpx2.Client, session: str) -> None:
     with Reader(port_of(client), token_of(client), f"sessions={session}") as reader:
         reader.until("story", kind="tool_called")
@@ -251,8 +295,8 @@ def test_content_that_is_nested_too_deep_is_refused(client: httpx2.Client) -> No
     assert client.get(f"/api/sessions/{session}").json()["last_event"] == 1
 
 
-def test_two_servers_on_one_database_serve_the_same_turns(house: House) -> None:
-    with a_house(house.place, AGENTS) as other, house.client() as here, other.client() as there:
+def test_two_servers_on_one_database_serve_the_same_turns(server: RunningServer) -> None:
+    with run_server(server.place, AGENTS) as other, server.client() as here, other.client() as there:
         session = new_session(here)
         turn = accepted(here, session, "hello", agent="patient")
         until_said(there, session, "listening ")
@@ -260,3 +304,43 @@ def test_two_servers_on_one_database_serve_the_same_turns(house: House) -> None:
         assert there.post(f"/api/turns/{turn}/cancel").json()["outcome"]["type"] == "cancelled"
 
         until_ended(here, session, turn)
+
+
+# --- exceptions of agents -------------------------------------------------------------------------------------------
+
+SECRET = "postgres://bot:hunter2@bank.example"
+
+
+def look() -> None:
+    """Look something up, in vain."""
+    raise ConnectionError(SECRET)
+
+
+async def broken(turn: AgentTurn) -> AsyncIterator[Body]:
+    """Calls a tool that raises, or raises itself."""
+    yield Text("one moment ")
+    if turn.input.text == "look":
+        await turn.call(tool(look), {})
+    raise ConnectionError(SECRET)
+
+
+@pytest.mark.parametrize("word", ["raise", "look"])
+def test_no_client_gets_the_text_of_an_agents_exception(path: Place, word: str) -> None:
+    with run_server(path, {"broken": broken}) as server, server.client() as client, client_of(server) as ai:
+        session = new_session(client)
+        turn = accepted(client, session, word, agent="broken")
+        seen = [repr(until_ended(client, session, turn))]
+        asked = ("", "/messages", "/events", "/turns", "/export", "/lineage")
+        seen += [client.get(f"/api/sessions/{session}{part}").text for part in asked]
+        seen += [client.get(f"/api/turns/{turn}{part}").text for part in ("", "/calls")]
+        response = ai.responses.create(model="broken", input=word)
+        seen += [response.to_json(), ai.responses.retrieve(response.id).to_json()]
+        seen += [repr(list(ai.responses.create(model="broken", input=word, stream=True)))]
+        with pytest.raises(openai.APIStatusError) as refused:
+            ai.chat.completions.create(model="broken", messages=[{"role": "user", "content": word}])
+        seen.append(refused.value.response.text)
+
+    assert [text for text in seen if "hunter2" in text] == []
+    assert f"ConnectionError (turn {turn}; the log has the traceback)" in seen[0]
+    assert "raised ConnectionError" in response.error.message
+    assert "raised ConnectionError" in json.loads(seen[-1])["error"]["message"]

@@ -5,6 +5,7 @@ list of messages, a queue a list of turns. Ids are given by the real store; whoe
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -55,6 +56,7 @@ class PlainTurn:
     place: tuple[int, int]
     created_at: int
     steer: bool = False
+    held: bool = False
     record: Finished | None = None
     state: Literal["waiting", "running", "ended"] = "waiting"
     outcome: Outcome | None = None
@@ -118,6 +120,11 @@ class PlainSession:
         return self.window.messages
 
     @property
+    def ready(self) -> list[PlainTurn]:
+        """What waits and is not held."""
+        return [turn for turn in self.queue if not turn.held]
+
+    @property
     def root(self) -> "PlainSession":
         return self if self.source is None else self.source.root
 
@@ -126,10 +133,23 @@ class PlainSession:
         absolute = None if self.absolute is None else self.created_at + self.absolute
         return min([limit for limit in (idle, absolute) if limit is not None], default=None)
 
+    def shown_expiry(self, now: int) -> int | None:
+        """What is told: no time in the past as long as a turn runs or waits."""
+        limit = self.expires_at()
+        return limit if limit is None or self.standing(now) != "open" else max(limit, now)
+
     def standing(self, now: int) -> State:
         limit = self.expires_at()
         lapsed = limit is not None and limit <= now and self.running is None and not self.queue
         return "expired" if self.state == "open" and lapsed else self.state
+
+
+class Request(NamedTuple):
+    """What an owner's request id names: what was asked, where it was sent, and the turn that it became."""
+
+    body: object
+    sent_to: str | PlainSession
+    turn: PlainTurn
 
 
 class Removed(NamedTuple):
@@ -204,7 +224,7 @@ class PlainStore:
         self.clock, self.lease_ms = clock, round(lease_seconds * 1000)
         self.sessions: list[PlainSession] = []
         self.addresses: dict[tuple[str, str], tuple[PlainSession, int]] = {}
-        self.requests: dict[tuple[object, ...], tuple[object, PlainTurn]] = {}
+        self.requests: dict[tuple[str, str], Request] = {}
         self.existing: list[Said] = []
         self.dead: set[str] = set()
         self._places = 0
@@ -284,9 +304,7 @@ class PlainStore:
         self.sessions.remove(session)
         session.state = "deleted"
         self.addresses = {key: (to, at) for key, (to, at) in self.addresses.items() if to is not session}
-        self.requests = {
-            key: (body, turn) for key, (body, turn) in self.requests.items() if turn.session is not session
-        }
+        self.requests = {key: one for key, one in self.requests.items() if one.turn.session is not session}
         needed = {said for alive in self.sessions for window in alive.windows for said in reach(window)}
         stays = [said for said in self.existing if said in needed]
         gone, self.existing = len(self.existing) - len(stays), stays
@@ -318,19 +336,24 @@ class PlainStore:
         request: str | None = None,
     ) -> tuple[PlainTurn, PlainTurn | None]:
         """The turn, and the one that started for the holder, if any. No holder means: do not start."""
-        key, body = (owner, to, request), ("submit", words)
-        if request is not None and key in self.requests:
-            return self._repeated(key, body), None
+        body = ("submit", words)
+        if request is not None and (owner, request) in self.requests:
+            return self._repeated(self.requests[owner, request], body, to, owner), None
         session = self._target(to, owner)
         turn, opened = self._send(session, words, agent, if_busy, holder)
         if request is not None:
-            self.requests[key] = body, turn
+            self.requests[owner, request] = Request(body, self._names(to, owner)[0], turn)
         return turn, opened
+
+    def accepted(self, owner: str, request: str, words: list[str]) -> bool:
+        """Whether this was asked under this id, and became a turn that still exists."""
+        first = self.requests.get((owner, request))
+        return first is not None and first.body == ("submit", words)
 
     def record(self, session: PlainSession, said: Finished, *, if_busy: str, expect_revision: int | None) -> PlainTurn:
         self._target(session, session.owner)
         self._require_revision(session, expect_revision)
-        busy = session.running is not None or bool(session.queue)
+        busy = session.running is not None or bool(session.ready)
         if busy and if_busy == "reject":
             raise SessionBusy
         self._touch(session)
@@ -344,7 +367,7 @@ class PlainStore:
     def claimable(self, agents: Collection[str]) -> list[PlainSession]:
         """The sessions whose next turn is the oldest of all that one of these agents could answer."""
         self.reap()
-        heads = [one.queue[0] for one in self.sessions if one.queue and one.running is None]
+        heads = [one.ready[0] for one in self.sessions if one.ready and one.running is None]
         waiting = [turn for turn in heads if turn.agent in agents]
         oldest = min((turn.created_at for turn in waiting), default=None)
         return [turn.session for turn in waiting if turn.created_at == oldest]
@@ -360,13 +383,15 @@ class PlainStore:
     def checkpoint(self, turn: PlainTurn, steps: Sequence[Step], take_steering: bool) -> list[PlainTurn]:
         self._require_held(turn)
         turn.story += steps
-        taken = [one for one in turn.session.queue if one.steer] if take_steering else []
+        taken = [one for one in turn.session.ready if one.steer] if take_steering else []
         for one in taken:
             turn.session.queue.remove(one)
             one.taken_by = turn
             turn.took.append(one)
             turn.story.append(("steer", one.words[0]))
         turn.lease_until = self.clock.boot() + self.lease_ms
+        if steps or taken:
+            turn.session.touched_at = max(turn.session.touched_at, self.clock.now())
         return taken
 
     def finish(
@@ -412,6 +437,12 @@ class PlainStore:
     def withdraw(self, turn: PlainTurn) -> None:
         self._require_waiting(turn)
         self._withdraw(turn)
+
+    def release(self, turn: PlainTurn) -> None:
+        self.meet(turn.session)
+        if turn.held:
+            turn.held = False
+            self._go_on(turn.session, ())
 
     def edit_waiting(self, turn: PlainTurn, words: list[str]) -> None:
         self._require_waiting(turn)
@@ -491,6 +522,33 @@ class PlainStore:
         self._open(session, window)
         return True
 
+    # --- documents --------------------------------------------------------------------------------------------------
+
+    def adopt(self, session: PlainSession, owner: str, *, addresses: bool) -> PlainSession:
+        """The session's document comes in beside it, and is a copy.
+
+        What waits in it is held, what ran runs no more, and none of its request ids names a request here. An address
+        leads to it if that was asked for and the address led nowhere.
+        """
+        assert session.source is None, "a fork's copy would bring its ancestors with it"
+        copy = deepcopy(session)
+        copy.owner, copy.id, copy.revision = owner, None, _ANOTHER
+        self.sessions.append(copy)
+        copied = dict.fromkeys(said for window in copy.windows for said in window.messages)
+        for window in copy.windows:
+            window.id = None
+        for said in self._exist(list(copied)):
+            said.id = None
+        for turn in copy.queue:
+            # Those that may start are claimed in the order in which they came to this store.
+            turn.held, turn.created_at = True, self.clock.now()
+        if copy.running is not None:
+            self._end(copy, "cancelled" if copy.running.cancelling else "interrupted")
+        for (whose, address), (to, generation) in list(self.addresses.items()):
+            if addresses and whose == session.owner and to is session:
+                self.addresses.setdefault((owner, address), (copy, generation))
+        return copy
+
     # --- within -----------------------------------------------------------------------------------------------------
 
     def _enter(self, address: str, owner: str, idle: int | None, absolute: int | None) -> tuple[PlainSession, str, int]:
@@ -542,15 +600,15 @@ class PlainStore:
         return turn
 
     def _go_on(self, session: PlainSession, agents: Collection[str], holder: str = "") -> PlainTurn | None:
-        while session.queue and session.running is None:
-            turn = session.queue[0]
+        while session.ready and session.running is None:
+            turn = session.ready[0]
             if turn.record is not None:
-                session.queue.pop(0)
+                session.queue.remove(turn)
                 session.messages.extend(self._exist([Said(role, words, turn, session) for role, words in turn.record]))
                 turn.state, turn.outcome = "ended", "completed"
                 session.turns += 1
             elif turn.agent in agents:
-                session.queue.pop(0)
+                session.queue.remove(turn)
                 self._start(session, turn, holder)
                 return turn
             else:
@@ -599,7 +657,7 @@ class PlainStore:
 
     def _end_waiting(self, turn: PlainTurn, outcome: Outcome) -> None:
         turn.session.queue.remove(turn)
-        turn.state, turn.outcome = "ended", outcome
+        turn.state, turn.outcome, turn.held = "ended", outcome, False
 
     def _fork(self, session: PlainSession, at: Said | None) -> PlainSession:
         spot = Spot(session.window, len(session.messages))
@@ -635,11 +693,22 @@ class PlainStore:
     def _close(self, session: PlainSession, state: State) -> None:
         session.state, session.ended_at = state, self.clock.now()
 
-    def _repeated(self, key: tuple[object, ...], body: object) -> PlainTurn:
-        first, turn = self.requests[key]
-        if first != body:
+    def _repeated(self, first: Request, body: object, to: str | PlainSession, owner: str) -> PlainTurn:
+        """The turn of a request that says the same again, in a conversation that is connected with the first one."""
+        there = self.addresses.get((owner, to), (None, 0))[0] if isinstance(to, str) else to
+        here = first.turn.session
+        forked = there is not None and (there.source is here or here.source is there)
+        connected = first.sent_to in self._names(to, owner) or there is here or forked
+        if first.body != body or not connected:
             raise RequestMismatch
-        return turn
+        return first.turn
+
+    def _names(self, to: str | PlainSession, owner: str) -> list[str | PlainSession]:
+        """What a conversation is known by: the address, or those that lead to the session, and itself."""
+        if isinstance(to, str):
+            return [to]
+        leading = [address for (whose, address), (at, _) in self.addresses.items() if whose == owner and at is to]
+        return [*sorted(leading), to]
 
     def _require_open(self, session: PlainSession) -> None:
         standing = session.standing(self.clock.now())

@@ -19,12 +19,13 @@ from backstay.model import message
 from backstay.model.event import SessionCreated, SessionDeleted, SessionRenamed
 from backstay.model.limits import Limits
 from backstay.model.turn import Completed
-from backstay.store.postgres.conninfo import Place
+from backstay.store.postgres.conninfo import ConnectionTarget
 from backstay.store.postgres.engine import PostgresEngine
-from backstay.store.postgres.migrations import Migration, shipped
+from backstay.store.postgres.migrations import PostgresMigration, shipped
 from backstay.testing import ManualClock
-from tests.crash.processes import PATIENCE, PROCESSES
-from tests.servers.postgres import Postgres
+from tests.crash.worker_processes import PATIENCE, PROCESSES
+from tests.postgres_servers.postgres import Postgres
+from tests.touching import touch
 
 ME = "me"
 DAY = 86_400
@@ -36,7 +37,7 @@ def store(empty_database: str) -> Iterator[Store]:
         yield store
 
 
-def open_with(url: str, steps: list[Migration], wait_seconds: float = 10) -> PostgresEngine:
+def open_with(url: str, steps: list[PostgresMigration], wait_seconds: float = 10) -> PostgresEngine:
     """The database as a version of Backstay with these migrations opens it."""
     return PostgresEngine(
         url, clock=SystemClock(), limits=Limits(), lease_seconds=30, wait_seconds=wait_seconds, steps=tuple(steps)
@@ -119,7 +120,7 @@ def _wait_until_somebody_waits(url: str) -> None:
 # --- who was here ---------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_that_is_gone_is_forgotten_after_two_days_unless_it_still_holds_something(empty_database: str) -> None:
+def test_a_worker_silent_for_two_days_is_forgotten_unless_it_holds_a_session(empty_database: str) -> None:
     clock = ManualClock()
     with open_store(empty_database, clock=clock) as keeper:
         idle, busy = (open_store(empty_database, clock=clock, lease_seconds=10 * DAY) for _ in range(2))
@@ -155,7 +156,7 @@ def test_a_mark_is_forgotten_when_nobody_can_ask_for_it_any_more(store: Store, e
         left = connection.execute("SELECT count(*), count(*) FILTER (WHERE writer = 'wrk_dead.1') FROM commits")
         marks, dead = left.fetchone() or (0, 0)
     assert (marks > 0, dead) == (True, 0)
-    assert store.touch(session, owner=ME).activity == 1
+    assert touch(store, session, owner=ME).activity == 1
 
 
 # --- whose it is ----------------------------------------------------------------------------------------------------
@@ -163,7 +164,7 @@ def test_a_mark_is_forgotten_when_nobody_can_ask_for_it_any_more(store: Store, e
 
 def test_a_database_of_a_newer_version_is_refused_and_left_alone(database: str) -> None:
     newest = shipped()[-1].number
-    open_with(database, [*shipped(), Migration(newest + 1, "later.sql", "CREATE TABLE later ()")]).close()
+    open_with(database, [*shipped(), PostgresMigration(newest + 1, "later.sql", "CREATE TABLE later ()")]).close()
 
     with pytest.raises(SchemaMismatch, match=f"schema {newest + 1}"):
         open_store(database)
@@ -171,7 +172,7 @@ def test_a_database_of_a_newer_version_is_refused_and_left_alone(database: str) 
 
 def test_a_database_is_brought_to_the_newest_schema(database: str) -> None:
     open_with(database, list(shipped())).close()
-    later = Migration(shipped()[-1].number + 1, "later.sql", "CREATE TABLE later ()")
+    later = PostgresMigration(shipped()[-1].number + 1, "later.sql", "CREATE TABLE later ()")
 
     engine = open_with(database, [*shipped(), later])
 
@@ -181,7 +182,7 @@ def test_a_database_is_brought_to_the_newest_schema(database: str) -> None:
 
 def test_a_migration_may_take_longer_than_any_verb(database: str) -> None:
     open_with(database, list(shipped())).close()
-    slow = Migration(shipped()[-1].number + 1, "slow.sql", "SELECT pg_sleep(1.5)")
+    slow = PostgresMigration(shipped()[-1].number + 1, "slow.sql", "SELECT pg_sleep(1.5)")
 
     open_with(database, [*shipped(), slow], wait_seconds=0.4).close()
 
@@ -191,7 +192,7 @@ def test_a_migration_may_take_longer_than_any_verb(database: str) -> None:
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(database: str, postgres: Postgres) -> None:
-    broken = Migration(shipped()[-1].number + 1, "broken.sql", "CREATE TABLE later (); SELECT 1 / 0")
+    broken = PostgresMigration(shipped()[-1].number + 1, "broken.sql", "CREATE TABLE later (); SELECT 1 / 0")
 
     with pytest.raises(SchemaMismatch, match=r"broken\.sql"):
         open_with(database, [*shipped(), broken])
@@ -272,7 +273,7 @@ def test_a_url_that_is_written_wrongly_tells_nobody_its_password(
     with pytest.raises((ConfigError, StoreUnavailable)) as refused:
         open_store(url)
 
-    assert refused.value.advice
+    assert refused.value.hint
     assert "hunter2" not in "".join(traceback.format_exception(refused.value, limit=0))
     assert list(tmp_path.iterdir()) == []
 
@@ -287,7 +288,7 @@ def test_no_secret_of_a_url_is_shown(secret: str) -> None:
 def _shown(url: str) -> str:
     """What is shown of a URL, or said by an older libpq that does not know all of it."""
     try:
-        return Place(url).shown
+        return ConnectionTarget(url).shown
     except ConfigError as unknown:
         return str(unknown)
 

@@ -13,9 +13,9 @@ from backstay.errors import ConfigError
 from backstay.model import message
 from backstay.model.ids import SessionId
 from backstay.model.limits import Limits
-from backstay.testing.contract import OpenHandle
-from backstay.testing.contract.makers import ME
-from backstay.testing.contract.search import SearchContract
+from tests.contract import OpenHandle
+from tests.contract.builders import ME
+from tests.contract.search import SearchContract
 
 STEMS = "SELECT count(*) FROM search WHERE EXISTS (SELECT FROM unnest(tsvector_to_array(words)) w WHERE w ^@ '=')"
 
@@ -75,7 +75,7 @@ def found(store: Store, query: str) -> set[str]:
         ("english", set()),
     ],
 )
-def test_a_bare_word_finds_its_other_forms_and_what_is_quoted_excluded_or_cut_off_is_taken_as_written(
+def test_only_a_bare_word_finds_other_forms_not_one_quoted_excluded_or_cut_off(
     store: Store, query: str, hits: set[str]
 ) -> None:
     store.set_search_languages(["english", "german"])
@@ -171,11 +171,11 @@ def test_nobody_who_writes_waits_for_the_index(store: Store, empty_database: str
 def test_an_unknown_language_is_answered_with_those_that_are_known(store: Store, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="klingon") as refused:
         store.set_search_languages(["klingon"])
-    assert "english" in refused.value.advice
+    assert "english" in refused.value.hint
 
     with open_store(tmp_path / "chat.db") as file, pytest.raises(ConfigError) as nowhere:
         file.set_search_languages(["english"])
-    assert "PostgreSQL" in nowhere.value.advice
+    assert "PostgreSQL" in nowhere.value.hint
 
 
 # --- scripts without spaces -----------------------------------------------------------------------------------------

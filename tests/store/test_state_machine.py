@@ -3,7 +3,6 @@
 `BACKSTAY_HYPOTHESIS=deep` looks for longer.
 """
 
-import os
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -26,13 +25,12 @@ from backstay.model.event import SessionDeleted
 from backstay.model.message import NewMessage
 from backstay.model.turn import OUTCOMES, IfBusy, OpenTurn
 from tests.databases import Place, Places
+from tests.effort import tries
+from tests.store.compared_stores import AGENTS, HANDLES, LEASE, OWNERS, TwoStores, id_of, message_id, turn_id, window_id
 from tests.store.plain_store import Finished, Outcome, PlainSession, PlainTurn, Said, Step, reach
-from tests.store.two_stores import HANDLES, LEASE, OWNERS, TwoStores, id_of, message_id, turn_id, window_id
-
-DEEP = os.environ.get("BACKSTAY_HYPOTHESIS") == "deep"
+from tests.touching import touch
 
 ADDRESSES = {name: Address.chat("matrix", "group", chat=name) for name in ("kitchen", "porch")}
-AGENTS = ("poet", "critic")
 MOST_SESSIONS = 6
 
 picks = st.integers(0, 59)
@@ -44,7 +42,7 @@ maybe_agents = st.sampled_from([None, *AGENTS])
 served = st.sampled_from([AGENTS, ("poet",), ("critic",), ()])
 if_busy: st.SearchStrategy[IfBusy] = st.sampled_from(["enqueue", "enqueue", "reject", "steer", "replace", "fork"])
 shapes = st.sampled_from([("user",), ("user", "assistant"), ("user", "call", "tool", "assistant"), ("assistant",)])
-requests = st.sampled_from([None, None, "r1", "r2"])
+requests = st.sampled_from([None, None, None, *(f"r{number}" for number in range(6))])
 bodies = st.lists(st.sampled_from(["text", "text", "text", "usage", "call", "return"]), max_size=4)
 outcomes: st.SearchStrategy[Outcome] = st.sampled_from(["completed", "completed", "cancelled", "failed", "interrupted"])
 expected = st.sampled_from([None, None, 0, -1])
@@ -76,6 +74,12 @@ class Sessions(RuleBasedStateMachine):
         """A session; mostly one that the verb can act on, if there is one."""
         among = [session for session in self.plain.sessions if pick % 6 == 0 or likely(session)] or self.plain.sessions
         return among[pick % len(among)]
+
+    def unforked(self, pick: int) -> PlainSession | None:
+        """A session that was not forked from another; mostly one in which something waits."""
+        unforked = [session for session in self.plain.sessions if session.source is None]
+        among = [session for session in unforked if pick % 6 == 0 or session.queue] or unforked
+        return among[pick % len(among)] if among else None
 
     def idle(self, session: PlainSession) -> bool:
         """Whether something was said and nothing runs or waits."""
@@ -180,7 +184,7 @@ class Sessions(RuleBasedStateMachine):
         session, store = self.session(pick, self.open), self.stores[handle]
         named, owner = id_of(session), session.owner
         if verb == "touch":
-            self.two.tell(lambda: self.plain.touch(session), lambda: store.touch(named, owner=owner))
+            self.two.tell(lambda: self.plain.touch(session), lambda: touch(store, named, owner=owner))
         elif verb == "point":
             porch = ADDRESSES["porch"]
             self.two.tell(lambda: self.plain.point("porch", session), lambda: store.point(porch, named, owner=owner))
@@ -249,10 +253,26 @@ class Sessions(RuleBasedStateMachine):
             self.sent.append((to, owner, request, words))
         self.send(handle, to, words, owner=owner, agent=agent, if_busy=if_busy, start=start, request=request)
 
-    @rule(handle=handles, pick=picks, agent=agents, if_busy=if_busy, start=st.booleans())
+    @rule(
+        handle=handles,
+        pick=picks,
+        by=st.sampled_from(["the same name", "the same name", "an address", "a session"]),
+        other=picks,
+        agent=agents,
+        if_busy=if_busy,
+        start=st.booleans(),
+    )
     @precondition(lambda self: self.sent and len(self.plain.sessions) < MOST_SESSIONS)
-    def deliver_again(self, handle: int, pick: int, agent: str, if_busy: IfBusy, start: bool) -> None:
-        to, owner, request, words = self.sent[pick % len(self.sent)]
+    def deliver_again(
+        self, *, handle: int, pick: int, by: str, other: int, agent: str, if_busy: IfBusy, start: bool
+    ) -> None:
+        accepted = [sent for sent in self.sent if pick % 6 == 0 or self.plain.accepted(*sent[1:])] or self.sent
+        to, owner, request, words = accepted[pick % len(accepted)]
+        if by == "an address":
+            to = sorted(ADDRESSES)[other % len(ADDRESSES)]
+        elif by == "a session":
+            mine = [session for session in self.plain.sessions if session.owner == owner]
+            to = mine[other % len(mine)] if mine else to
         self.send(handle, to, words, owner=owner, agent=agent, if_busy=if_busy, start=start, request=request)
 
     def send(
@@ -269,7 +289,7 @@ class Sessions(RuleBasedStateMachine):
     ) -> None:
         store = self.stores[handle]
         holder = store.worker if start else None
-        known = (owner, to, request) in self.plain.requests
+        known = (owner, request) in self.plain.requests
         answers = self.two.tell(
             lambda: self.plain.submit(
                 to, words, owner=owner, agent=agent, if_busy=if_busy, holder=holder, request=request
@@ -340,9 +360,9 @@ class Sessions(RuleBasedStateMachine):
         answer = self.two.holder(turn).checkpoint(self.two.proofs[turn], spoken, take_steering=take)
         self.two.proofs[turn] = answer.open
         assert [one.turn for one in answer.steering] == [one.id for one in taken]
-        assert answer.mail.waiting == len(turn.session.queue)
-        assert answer.mail.steering == len([one for one in turn.session.queue if one.steer])
-        assert answer.mail.cancel == turn.cancelling
+        assert answer.inbox.waiting == len(turn.session.ready)
+        assert answer.inbox.steering == len([one for one in turn.session.ready if one.steer])
+        assert answer.inbox.cancel == turn.cancelling
 
     @rule(pick=picks)
     @precondition(lambda self: self.somebody_speaks())
@@ -409,6 +429,18 @@ class Sessions(RuleBasedStateMachine):
                 lambda: self.plain.withdraw(turn),
                 lambda: store.withdraw(turn_id(turn), owner=owner),
             )
+
+    @rule(handle=handles, pick=picks, happened=meanwhile)
+    @precondition(lambda self: any(turn.held for session in self.plain.sessions for turn in session.queue))
+    def release(self, handle: int, pick: int, happened: str) -> None:
+        self.since(happened, pick)
+        held = [turn for session in self.plain.sessions for turn in session.queue if turn.held]
+        turn, store = held[pick % len(held)] if held and pick % 6 else self.turn(pick), self.stores[handle]
+        assert turn is not None
+        self.two.tell(
+            lambda: self.plain.release(turn),
+            lambda: store.release(turn_id(turn), owner=turn.session.owner),
+        )
 
     @rule(handle=handles, pick=picks, verb=st.sampled_from(["checkpoint", "renew", "finish", "rotate"]))
     @precondition(lambda self: self.two.stale)
@@ -532,10 +564,21 @@ class Sessions(RuleBasedStateMachine):
 
     # --- elsewhere --------------------------------------------------------------------------------------------------
 
-    @rule(pick=picks)
+    @rule(pick=picks, addresses=st.booleans())
     @precondition(lambda self: self.plain.sessions)
-    def travel(self, pick: int) -> None:
-        self.two.travel(self.session(pick))
+    def travel(self, pick: int, addresses: bool) -> None:
+        self.two.travel(self.session(pick), addresses=addresses)
+
+    @rule(handle=handles, pick=picks, owner=owners, addresses=st.booleans(), agent=maybe_agents, if_busy=if_busy)
+    @precondition(lambda self: len(self.plain.sessions) < MOST_SESSIONS - 1 and self.unforked(0))
+    def adopt(self, *, handle: int, pick: int, owner: str, addresses: bool, agent: str | None, if_busy: IfBusy) -> None:
+        session = self.unforked(pick)
+        assert session is not None
+        if agent is not None:
+            # What waits in a document is what makes it interesting.
+            words, whose = [self.word()], session.owner
+            self.send(handle, session, words, owner=whose, agent=agent, if_busy=if_busy, start=False, request=None)
+        self.two.adopt(handle, session, owner, addresses=addresses)
 
     # --- maintenance and time ---------------------------------------------------------------------------------------
 
@@ -588,8 +631,8 @@ def test_any_verbs_in_any_order_tell_the_same_story_as_plain_lists(places: Place
     run_state_machine_as_test(
         lambda: Sessions(places.fresh()),  # type: ignore[arg-type]  # any factory will do
         settings=settings(
-            max_examples=3_000 if DEEP else 8 if places.far else 60,
-            stateful_step_count=80 if DEEP else 50,
+            max_examples=tries(2, 8, 3_000) if places.far else tries(12, 60, 3_000),
+            stateful_step_count=tries(50, 50, 80),
             deadline=None,
             print_blob=True,
             suppress_health_check=list(HealthCheck),

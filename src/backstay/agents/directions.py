@@ -1,7 +1,7 @@
-"""Directions: what a client asks of the agent for one turn, beside what it says.
+"""Directions: request parameters of a client for one turn, in addition to its message.
 
-They travel as a part of the turn's input, so they are as durable as the input, wait with it, and are gone with it. An
-agent says in its attribute `takes` which of them it follows; a server refuses the others instead of dropping them.
+They are a part of the turn's input, so they are stored, queued and deleted with it. The attribute `takes` of an agent
+names the directions that it follows; the server rejects the others instead of ignoring them.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ KIND = "request"
 
 
 class ClientTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool that the client runs itself: the agent may only ask for it, by a `ToolCall` with `client`."""
+    """A tool that the client runs itself: the agent can only request it, with a `ToolCall` that has `client` set."""
 
     name: str
     description: str | None = None
@@ -24,9 +24,9 @@ class ClientTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Directions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for; everything that is left out is the agent's own choice.
+    """The parameters of a request; the agent decides those that are not set.
 
-    `reasoning` and `text` are as OpenAI's Responses have them.
+    `reasoning` and `text` have the form of OpenAI's Responses API.
     """
 
     instructions: str | None = None
@@ -41,7 +41,7 @@ class Directions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def given(self) -> frozenset[str]:
-        """The names of those that are asked for."""
+        """The names of the parameters that are set."""
         return frozenset(name for name in Directions.__struct_fields__ if getattr(self, name) not in (None, ()))
 
 
@@ -49,17 +49,17 @@ NONE = Directions()
 
 
 def directions_of(parts: Sequence[Part]) -> Directions:
-    """What an input asks for beside its words."""
+    """Return the directions in the parts of an input."""
     for part in parts:
         if isinstance(part, Custom) and part.kind == KIND and isinstance(part.data, dict):
             try:
                 return msgspec.convert(part.data, Directions)
             except msgspec.ValidationError:
-                return NONE  # somebody else's part of the same name asks for nothing
+                return NONE  # a custom part of the same kind that is not ours
     return NONE
 
 
 def takes(agent: AgentLike) -> frozenset[str]:
-    """Which directions an agent follows."""
+    """Return the names of the directions that an agent follows."""
     made = agent.make if isinstance(agent, Live) else agent
     return frozenset(getattr(made, "takes", ()))

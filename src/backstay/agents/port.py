@@ -1,4 +1,4 @@
-"""The port between a turn and the agent that answers it."""
+"""The interface between a turn and the agent that answers it."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol, runtime_checkable
@@ -7,105 +7,154 @@ from backstay.agents.tools import Tool
 from backstay.model.content import Body, Json
 from backstay.model.ids import SessionId, TurnId, WindowId
 from backstay.model.message import Message
-from backstay.model.search import SearchPage
+from backstay.model.search.results import SearchPage
 from backstay.model.turn import Steering
 
 
 class AgentTurn(Protocol):
-    """A turn as its agent sees it."""
+    """A running turn, as its agent sees it."""
 
     @property
     def id(self) -> TurnId:
-        """The turn's id."""
+        """The id of the turn."""
         ...
 
     @property
     def session(self) -> SessionId:
-        """The session it runs in."""
+        """The id of the session that the turn runs in."""
         ...
 
     @property
     def owner(self) -> str:
-        """Whose session it is."""
+        """The owner of the session."""
         ...
 
     @property
     def window(self) -> WindowId:
-        """The window that the session reads now; another one after a compaction in the middle of the turn."""
+        """The current window of the session. A compaction in the middle of the turn changes it."""
         ...
 
     @property
     def input(self) -> Message:
-        """What was said to the agent."""
+        """The message that the agent must answer."""
         ...
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The history up to and including the input, always valid for a provider: every call has exactly one result."""
+        """The history up to and including the input. Always valid for a provider: every call has exactly one result."""
         ...
 
     @property
     def said(self) -> tuple[Message, ...]:
-        """What was said in this turn before it was interrupted or compacted; empty in a turn that just begins.
+        """The agent's output in this turn before it was interrupted or compacted; empty in a turn that just starts.
 
-        `load` does not tell it: a live agent remembers it from here, for it is kept as one that knows.
+        Not passed to `load`. A live agent must add these messages to its own memory: the pool will reuse the agent as
+        if it had seen them.
         """
         ...
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody asked for the turn to stop."""
+        """Whether the turn was asked to stop. The agent should then return soon."""
         ...
 
     async def steering(self) -> tuple[Steering, ...]:
-        """Inputs that arrived for this turn since it last asked. Taken here, they are part of this turn."""
+        """Take the inputs that arrived for this turn since the last call.
+
+        Returns:
+            The inputs, oldest first; empty if there are none. They are part of this turn from now on, and no other
+            turn will answer them.
+        """
         ...
 
     async def workspace(self) -> str | None:
-        """The directory that the session is about: the path of the workspace address that leads to it.
+        """Return the directory of the session: the path of the workspace address that points to it.
 
-        None if there is none on this machine, or if addresses of different directories lead to it.
+        Returns:
+            The path, or None if no workspace address on this machine points to the session, or if addresses with
+            different directories do.
         """
         ...
 
     async def search(self, text: str, *, limit: int = 5) -> SearchPage:
-        """Messages of the person's own sessions that match, best first."""
+        """Search the messages of all sessions of the owner.
+
+        Args:
+            text: The words to search for.
+            limit: The highest number of hits.
+
+        Returns:
+            The hits, best first.
+        """
         ...
 
-    async def call(self, tool: Tool, arguments: Mapping[str, Json]) -> Any:  # Any: whatever JSON the tool returns
+    async def call(
+        self, tool: Tool, arguments: Mapping[str, Json], *, run_again: bool = False
+    ) -> Any:  # Any: the JSON that the tool returns
         """Run a tool through the ledger: its intent is durable before it runs, its result after.
 
-        The only way to call a tool that keeps the promise never to run it twice unnoticed.
+        Only tools that are called this way are guaranteed not to run twice unnoticed.
+
+        Args:
+            tool: The tool to run.
+            arguments: The arguments of its function. The order of the keys does not matter: calls of one tool with
+                equal arguments are the same call.
+            run_again: Run the tool under a new key although an earlier call of it with these arguments may have run. A
+                stored result is returned nevertheless.
+
+        Returns:
+            The result of the tool.
+
+        Raises:
+            MayHaveRun: An earlier call of this tool with these arguments may have run, in this turn or in one that it
+                resumes. It is raised for every such call until a person allows one, or `run_again` is passed.
+            ToolFailed: The tool raised an exception, or a person denied the call.
         """
         ...
 
 
 @runtime_checkable
 class Agent(Protocol):
-    """Something that answers turns. What it yields is stored and shown at once, and becomes messages at the end."""
+    """An object that answers turns. Its output is stored and shown at once, and becomes messages when the turn ends."""
 
     def stream(self, turn: AgentTurn) -> AsyncIterator[Body]:
-        """Answer one turn. Raising ends the turn as failed, keeping what was said."""
+        """Answer one turn.
+
+        Args:
+            turn: The turn to answer.
+
+        Returns:
+            An async iterator of the output. An exception that it raises ends the turn as failed; the output before it
+            is kept.
+        """
         ...
 
     async def aclose(self) -> None:
-        """Let go of whatever the agent holds."""
+        """Release the resources of the agent."""
         ...
 
 
 @runtime_checkable
 class Loads(Protocol):
-    """A live agent that is told the history once, when it is built, and not with every turn."""
+    """A live agent that receives the history once, when it is created, instead of reading it in every turn."""
 
     async def load(self, messages: tuple[Message, ...]) -> None:
-        """Learn what was said before the turn that comes."""
+        """Store the history before the next turn.
+
+        Args:
+            messages: The messages of the window before the input of the next turn.
+        """
         ...
 
 
 @runtime_checkable
 class CatchesUp(Protocol):
-    """A live agent that can be told what others added, instead of being built anew."""
+    """A live agent that can receive the messages that others added, instead of being created again."""
 
     async def catch_up(self, messages: tuple[Message, ...]) -> None:
-        """Learn what others added since this agent last spoke."""
+        """Store the messages that others added to the session since this agent's last turn.
+
+        Args:
+            messages: The added messages, oldest first.
+        """
         ...

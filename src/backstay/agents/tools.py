@@ -1,4 +1,4 @@
-"""Tools: functions an agent may call, and what is known about running them twice."""
+"""Tools: functions that an agent may call, and whether they may run twice."""
 
 import inspect
 from collections.abc import Callable
@@ -10,23 +10,36 @@ from backstay.errors import BackstayError
 
 
 class ToolFailed(BackstayError):
-    """A tool raised; the agent may read why and go on."""
+    """A tool call failed; the agent can read the reason and continue.
+
+    A tool raises it to give the model a message. For any other exception the model sees only its type.
+    """
+
+    # Set by the runtime when the tool's traceback is already in the log.
+    logged = False
 
 
 class MayHaveRun(BackstayError):
-    """A tool call was interrupted before its result was known, and the tool does not say that it can be repeated."""
+    """An earlier call of this tool with these arguments may have run, and the tool is not declared idempotent.
 
-    hint = "Ask the person, or look at what the tool would have changed."
+    Every further equal call in this turn, and in the turns that resume it, raises this too.
+    """
+
+    hint = "Do not call it again in this turn. Ask the person, or look at what the tool would have changed."
 
 
-Function = Callable[..., Any]  # Any: tools take and return whatever JSON they like
+Function = Callable[..., Any]  # Any: tools take and return any JSON
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """A function that an agent may call.
 
-    An `idempotent` tool may be run again with the same key. A tool that asks for `approval` runs only after a person
-    has agreed to these arguments. If the function has a parameter `key`, it is handed the call's key.
+    Attributes:
+        name: The name under which the model calls it.
+        function: A plain or async function. If it has a parameter `key`, it receives the idempotency key of the call.
+        description: What the tool does, for the model.
+        idempotent: Whether it may run again with the same key.
+        approval: Whether it runs only after a person has approved the call with its arguments.
     """
 
     name: str
@@ -59,7 +72,18 @@ def tool(
     idempotent: bool = False,
     approval: bool = False,
 ) -> Tool | Callable[[Function], Tool]:
-    """Make a tool of a function: as a decorator, with or without arguments."""
+    """Make a tool from a function. Use it as a decorator, with or without arguments.
+
+    Args:
+        function: The function, plain or async.
+        name: The name for the model; by default the function's name.
+        description: The description for the model; by default the function's docstring.
+        idempotent: Whether the tool may run again with the same key after a crash.
+        approval: Whether a person must approve each call before it runs.
+
+    Returns:
+        The tool; or, without `function`, a decorator that makes one.
+    """
 
     def made(function: Function) -> Tool:
         return Tool(

@@ -1,4 +1,4 @@
-"""The `backstay` command: every verb of the command line starts here."""
+"""The `backstay` command: the entry point of every subcommand."""
 
 import sys
 from importlib import import_module
@@ -6,8 +6,8 @@ from itertools import takewhile
 
 import click
 
-from backstay.cli import plain, streams
-from backstay.cli.exits import Exit
+from backstay.cli.output import safe_text, stdio
+from backstay.cli.output.exit_status import Exit
 from backstay.errors import BackstayError
 
 EXAMPLES = """\b
@@ -21,49 +21,50 @@ Examples:
 Exit statuses: 0 done, 1 error, 2 wrong usage; `send` and `doctor` have more, see their help.
 """
 
-# Each verb by its module and its name there. Only the one that is asked for is loaded: a list of sessions does not wait
-# for what runs agents.
+# Each command with its module and its function there. Only the requested module is imported, so `backstay list` does
+# not pay for the runtime that runs agents.
 _VERBS = {
-    "serve": ("serving", "serve"),
-    "chat": ("chatting", "chat"),
-    "agents": ("agents", "agents"),
-    "send": ("sending", "send"),
-    "list": ("listing", "list_sessions"),
-    "show": ("showing", "show"),
-    "follow": ("following", "follow"),
-    "search": ("searching", "search"),
-    "lineage": ("lineage", "lineage"),
-    "undo": ("history", "undo"),
-    "redo": ("history", "redo"),
-    "retry": ("history", "retry"),
-    "edit": ("history", "edit"),
-    "fork": ("history", "fork"),
-    "rename": ("filing", "rename"),
-    "pin": ("filing", "pin"),
-    "unpin": ("filing", "unpin"),
-    "archive": ("filing", "archive"),
-    "unarchive": ("filing", "unarchive"),
-    "tag": ("filing", "tag"),
-    "end": ("filing", "end"),
-    "delete": ("filing", "delete"),
-    "export": ("exporting", "export"),
-    "import": ("exporting", "import_session"),
-    "backup": ("keeping", "backup"),
-    "vacuum": ("keeping", "vacuum"),
-    "retain": ("keeping", "retain"),
-    "migrate": ("keeping", "migrate"),
-    "move": ("keeping", "move"),
-    "doctor": ("doctor", "doctor"),
-    "tokens": ("access", "tokens"),
-    "link": ("access", "link"),
-    "completion": ("completion", "completion"),
-    "config": ("serving", "config"),
+    "serve": ("operator.serve_command", "serve"),
+    "chat": ("commands.chat_command", "chat"),
+    "agents": ("operator.agent_commands", "agents"),
+    "send": ("commands.send_command", "send"),
+    "list": ("commands.list_command", "list_sessions"),
+    "show": ("commands.show_command", "show"),
+    "follow": ("commands.follow_command", "follow"),
+    "search": ("commands.search_command", "search"),
+    "lineage": ("commands.lineage_command", "lineage"),
+    "undo": ("commands.history_commands", "undo"),
+    "redo": ("commands.history_commands", "redo"),
+    "retry": ("commands.history_commands", "retry"),
+    "edit": ("commands.history_commands", "edit"),
+    "fork": ("commands.history_commands", "fork"),
+    "rename": ("commands.organise_commands", "rename"),
+    "pin": ("commands.organise_commands", "pin"),
+    "unpin": ("commands.organise_commands", "unpin"),
+    "archive": ("commands.organise_commands", "archive"),
+    "unarchive": ("commands.organise_commands", "unarchive"),
+    "tag": ("commands.organise_commands", "tag"),
+    "end": ("commands.organise_commands", "end"),
+    "delete": ("commands.organise_commands", "delete"),
+    "export": ("commands.export_commands", "export"),
+    "import": ("commands.export_commands", "import_session"),
+    "release": ("commands.export_commands", "release"),
+    "backup": ("operator.maintenance_commands", "backup"),
+    "vacuum": ("operator.maintenance_commands", "vacuum"),
+    "retain": ("operator.maintenance_commands", "retain"),
+    "migrate": ("operator.maintenance_commands", "migrate"),
+    "move": ("operator.maintenance_commands", "move"),
+    "doctor": ("operator.doctor", "doctor"),
+    "tokens": ("operator.token_commands", "tokens"),
+    "link": ("operator.token_commands", "link"),
+    "completion": ("operator.shell_completion", "completion"),
+    "config": ("operator.serve_command", "config"),
 }
 
 
 def main() -> None:
-    """Run the command line; an expected error is a sentence on stderr and an exit status, never a trace."""
-    streams.prepare()
+    """Run the command line. An expected error is printed to stderr and sets the exit status, without a traceback."""
+    stdio.prepare()
     try:
         code = commands.main(prog_name="backstay", standalone_mode=False)
     except (BackstayError, click.ClickException) as error:
@@ -71,32 +72,32 @@ def main() -> None:
     except click.Abort:
         code = Exit.STOPPED
     except OSError as error:
-        code = _complain(streams.in_our_words(error))
+        code = _complain(stdio.in_our_words(error))
     sys.exit(code or 0)
 
 
 def _complain(error: BackstayError | click.ClickException) -> int:
-    """Say what went wrong, to a person or to a machine; the status to end with."""
+    """Print an error, as text or as JSON, and return the exit status."""
     code = Exit.ERROR if isinstance(error, BackstayError) else error.exit_code
     if "--json" in takewhile("--".__ne__, sys.argv[1:]):
-        # Only here: whoever asks for the version need not know what a server's problems are.
-        from backstay.cli.complaints import complaint  # noqa: PLC0415
+        # Imported here: it loads the server's error documents, which `backstay --version` does not need.
+        from backstay.cli.output.json_errors import complaint  # noqa: PLC0415
 
         click.echo(complaint(error, code), err=True)
     elif isinstance(error, BackstayError):
-        click.echo(f"error: {plain.lines(str(error.args[0]))}", err=True)
-        if error.advice:
-            click.echo(f"hint: {plain.lines(error.advice)}", err=True)
+        click.echo(f"error: {safe_text.lines(str(error.args[0]))}", err=True)
+        if error.hint:
+            click.echo(f"hint: {safe_text.lines(error.hint)}", err=True)
     else:
         error.show()
     return code
 
 
 class Commands(click.Group):
-    """The verbs; whoever stops reading what they write is left in peace."""
+    """The command group. It exits quietly when the reader of its output closes the pipe."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of the table, which puts together what belongs together."""
+        """Return the commands in the order of the table, which groups related commands."""
         return list(_VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -107,7 +108,7 @@ class Commands(click.Group):
             answer: object = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            streams.abandon_output()
+            stdio.abandon_output()
             ctx.exit(Exit.PIPE_CLOSED)
         return answer
 
@@ -124,6 +125,6 @@ def _load(verb: str) -> click.Command:
 @click.version_option(package_name="backstay", message="%(prog)s %(version)s")
 @click.pass_context
 def commands(context: click.Context) -> None:
-    """Durable sessions for AI agents. Without a command: serve them, and show the page."""
+    """Durable sessions for AI agents. Without a command, start the server and open the web UI."""
     if context.invoked_subcommand is None:
         context.invoke(_load("serve"))

@@ -1,4 +1,4 @@
-"""Options that several verbs share, and what they amount to: settings, a store, a way to answer."""
+"""Options that several commands share, and the settings and store that they select."""
 
 import logging
 from collections.abc import Callable
@@ -12,11 +12,11 @@ from backstay.config import Chosen, Settings, current
 from backstay.errors import StoreUnavailable
 from backstay.store import Store, is_postgres, open_store, sqlite_path
 
-F = TypeVar("F", bound=Callable[..., Any])  # Any: click hands over whatever options were declared
+F = TypeVar("F", bound=Callable[..., Any])  # Any: click passes the options that were declared
 
 
 def settings_options(command: F) -> F:
-    """--db and --config, which every verb that opens a store has."""
+    """Add --db and --config, which every command that opens a store has."""
     db = click.option(
         "--db",
         metavar="PATH|URL",
@@ -26,25 +26,25 @@ def settings_options(command: F) -> F:
         "--config",
         "file",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="A file of settings. [env: BACKSTAY_CONFIG; default: ~/.config/backstay/config.toml]",
+        help="The settings file. [env: BACKSTAY_CONFIG; default: ~/.config/backstay/config.toml]",
     )
     return db(file(command))
 
 
 def chosen(file: Path | None, **flags: object) -> Chosen:
-    """The settings in force, these flags included; an empty list is one that was not given."""
+    """Return the effective settings with these flags applied. An empty tuple counts as a flag that was not given."""
     return current({name: value for name, value in flags.items() if value != ()}, file=file)
 
 
 class Ask(NamedTuple):
-    """Who asks, of which store, and whether a machine reads the answer."""
+    """The settings of one command, and whether its output is JSON."""
 
-    told: Chosen
+    effective: Chosen
     json: bool
 
     @property
     def settings(self) -> Settings:
-        return self.told.settings
+        return self.effective.settings
 
     @property
     def owner(self) -> str:
@@ -55,21 +55,25 @@ class Ask(NamedTuple):
         return self.settings.db
 
     def store(self) -> Store:
-        """The store, which must be there: looking at nothing makes nothing."""
+        """Open the store, which must exist: a command that only reads does not create a store."""
         self.refuse_missing()
         return open_store(self.db)
 
+    def has_store(self) -> bool:
+        """Whether the SQLite file of the store exists; always true for a PostgreSQL store."""
+        return is_postgres(self.db) or sqlite_path(self.db).exists()
+
     def refuse_missing(self) -> None:
-        """Raise if there is no file where the store should be."""
-        if not is_postgres(self.db) and not sqlite_path(self.db).exists():
+        """Raise StoreUnavailable if the SQLite file of the store does not exist."""
+        if not self.has_store():
             raise StoreUnavailable(
                 f"there is no store at {self.db}",
-                hint="`backstay send` makes one; another is named with --db or BACKSTAY_DB.",
+                hint="`backstay send` creates one. To use another store, set --db or BACKSTAY_DB.",
             )
 
 
 def asks(command: Callable[..., None]) -> Callable[..., None]:
-    """A verb that is given an `Ask`, made of --db, --config, --owner and --json."""
+    """Make a command that receives an `Ask`, built from --db, --config, --owner and --json."""
 
     @wraps(command)
     def run(
@@ -78,12 +82,12 @@ def asks(command: Callable[..., None]) -> Callable[..., None]:
         owner: str | None,
         *,
         as_json: bool,
-        **rest: Any,  # Any: the verb's own options
+        **rest: Any,  # Any: the command's own options
     ) -> None:
-        # What the store has to say to an operator's log is said to a person as an error, or not at all.
+        # Without a handler, Python prints the store's warnings to stderr. Users see errors as messages instead.
         logging.getLogger("backstay").addHandler(logging.NullHandler())
         return command(Ask(chosen(file, db=db, owner=owner), as_json), **rest)
 
-    whose = click.option("--owner", help="Whose sessions. [env: BACKSTAY_OWNER; default: local]")
-    machines = click.option("--json", "as_json", is_flag=True, help="Answer in JSON, for machines.")
+    whose = click.option("--owner", help="The owner of the sessions. [env: BACKSTAY_OWNER; default: local]")
+    machines = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     return settings_options(whose(machines(run)))

@@ -1,1 +1,1 @@
-"""The values Backstay is made of; they know nothing of storage, time zones or threads."""
+"""The values of Backstay. They do not depend on storage, time zones or threads."""

@@ -1,6 +1,6 @@
-"""How values are written down: JSON, with a format number beside every record.
+"""Encoding of stored values: JSON, with a format number beside every record.
 
-Reading is strict: a record that cannot be read is raised with its key, never skipped.
+Decoding is strict: a record that cannot be decoded raises an error with its key and is never skipped.
 """
 
 import hashlib
@@ -27,13 +27,13 @@ from backstay.model.content import (
 from backstay.model.event import EventBody
 from backstay.model.limits import Limits
 
-# How a record is written: as JSON; or, for the commonest message, the bare words of its only part.
+# The formats of a record: JSON; or, for the most common message, the plain text of its only part.
 FORMAT = 1
 WORDS = 2
 
 _JSON_FIELDS = frozenset({"arguments", "output", "data"})
 _PLAIN = frozenset({str, bool, int, float, type(None)})
-# The most that JSON makes of one plain character, and of the rest of a body of words.
+# The longest JSON of one ASCII character, and of the rest of a text body.
 _ESCAPED, _AROUND = 6, 64
 
 _encode = msgspec.json.Encoder().encode
@@ -47,16 +47,21 @@ _decode_metadata = msgspec.json.Decoder(dict[str, str]).decode
 
 
 class Encoded(NamedTuple):
-    """Parts as they are stored."""
+    """Parts in their stored form."""
 
     format: int
     text: str
 
 
 def encode_parts(parts: Sequence[Part], limits: Limits) -> Encoded:
-    """Parts from outside as they will be stored, or a refusal that says what is wrong with them."""
+    """Parts from outside in their stored form.
+
+    Raises:
+        InvalidPayload: the content is invalid.
+        TooLarge: the message is too long.
+    """
     encoded = write_parts(parts)
-    # No character takes more than four bytes: most messages need not be counted.
+    # A character takes at most four bytes: most messages need not be measured.
     if len(encoded.text) * 4 > limits.message_bytes and len(encoded.text.encode()) > limits.message_bytes:
         raise _too_large("the message", len(encoded.text.encode()), limits.message_bytes)
     if encoded.format == FORMAT:
@@ -65,9 +70,9 @@ def encode_parts(parts: Sequence[Part], limits: Limits) -> Encoded:
 
 
 def write_parts(parts: Sequence[Part]) -> Encoded:
-    """Parts as they will be stored, whatever their size: what an agent has said is kept."""
+    """Parts in their stored form, without a limit: the output of an agent is kept at any length."""
     only = parts[0] if len(parts) == 1 else None
-    # A NUL is valid text and no database takes it bare; JSON has a spelling for it.
+    # A NUL is valid text, but no database accepts it as such; JSON escapes it.
     if type(only) is Text and type(only.text) is str and "\0" not in only.text:
         if not only.text.isascii():
             _written(only.text, "content")
@@ -76,7 +81,7 @@ def write_parts(parts: Sequence[Part]) -> Encoded:
 
 
 def decode_parts(record: str, format: int, text: str) -> tuple[Part, ...]:
-    """The parts of the record with this key."""
+    """The parts of the record with this key, or `CorruptRecord`."""
     if format == WORDS:
         return (Text(text),)
     if format != FORMAT:
@@ -88,12 +93,12 @@ def decode_parts(record: str, format: int, text: str) -> tuple[Part, ...]:
 
 
 def encode_event(body: EventBody) -> str:
-    """An event's body as stored text."""
+    """The stored text of an event's body."""
     return _written(body, "event").decode()
 
 
 def decode_event(record: str, format: int, text: str) -> EventBody:
-    """The event body of the record with this key."""
+    """The event body of the record with this key, or `CorruptRecord`."""
     if format != FORMAT:
         raise CorruptRecord(record, f"is written in format {format}; this version reads format {FORMAT}")
     try:
@@ -103,12 +108,12 @@ def decode_event(record: str, format: int, text: str) -> EventBody:
 
 
 def encode_usage(usage: Usage) -> str | None:
-    """Usage as stored text; none at all takes no room."""
+    """The stored text of a usage; None for an empty one."""
     return None if usage == Usage() else _written(usage, "usage").decode()
 
 
 def decode_usage(record: str, text: str | None) -> Usage:
-    """The usage of the record with this key."""
+    """The usage of the record with this key, or `CorruptRecord`."""
     try:
         return Usage() if text is None else _decode_usage(text)
     except msgspec.DecodeError as error:
@@ -116,7 +121,12 @@ def decode_usage(record: str, text: str | None) -> Usage:
 
 
 def check_body(body: Body, limits: Limits) -> Body:
-    """The body as it will be read again, which nobody can change any more; or a refusal of what cannot be stored."""
+    """A copy of the body as it will be decoded again; changes to the original do not affect it.
+
+    Raises:
+        InvalidPayload: the body cannot be stored.
+        TooLarge: it exceeds a limit.
+    """
     if _is_a_few_plain_words(body, limits):
         return body
     text = _written(body, "a body")
@@ -126,14 +136,14 @@ def check_body(body: Body, limits: Limits) -> Body:
     try:
         checked: Body = _decode_body(text)
     except msgspec.DecodeError as error:
-        raise InvalidPayload(f"{type(body).__name__} is malformed: {error}") from error
+        raise InvalidPayload(f"invalid {type(body).__name__}: {error}") from error
     if isinstance(checked, Usage):
         _check_usage(checked)
     return checked
 
 
 def content_hash(*values: Json) -> bytes:
-    """Sixteen bytes that are the same for the same values, whatever the order of keys."""
+    """A hash of 16 bytes, independent of the order of keys."""
     try:
         return hashlib.blake2b(_encode_sorted(values), digest_size=16).digest()
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -141,19 +151,39 @@ def content_hash(*values: Json) -> bytes:
 
 
 def arguments_hash(arguments: Json) -> str:
-    """What an approval is bound to: the hash of a tool call's arguments."""
-    return content_hash(arguments).hex()
+    """The hash of a tool call's arguments. An approval is bound to it.
+
+    Neither the order of keys nor the spelling of a number counts: 5 and 5.0 are the same JSON number.
+    """
+    return content_hash(_with_plain_numbers(arguments)).hex()
+
+
+def _with_plain_numbers(value: Json) -> Json:
+    match value:
+        case float() if value.is_integer() and LEAST_INTEGER <= value <= MOST_INTEGER:
+            return int(value)
+        case dict():
+            return {key: _with_plain_numbers(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_with_plain_numbers(inner) for inner in value]
+        case _:
+            return value
 
 
 def check_name(what: str, text: object, limit: int) -> str:
-    """The same text, or a refusal: like `check_text`, and not empty."""
+    """The same text, or an error: like `check_text`, and not empty."""
     if not check_text(what, text, limit).strip():
-        raise InvalidPayload(f"{what} is empty", hint="Write a letter or more.")
+        raise InvalidPayload(f"{what} is empty", hint="Pass at least one character.")
     return str(text)
 
 
 def check_text(what: str, text: object, limit: int) -> str:
-    """The same text, or a refusal: it must be text, storable on every engine, and short enough."""
+    """The same text, if it is a string, can be stored on every engine and is short enough.
+
+    Raises:
+        InvalidPayload: it is not text, or contains NUL or a lone surrogate.
+        TooLarge: it is too long.
+    """
     if not isinstance(text, str):
         raise InvalidPayload(f"{what} must be text, not {type(text).__name__}")
     if "\0" in text:
@@ -184,17 +214,17 @@ def _too_large(what: str, size: int, limit: int) -> TooLarge:
 
 
 def _check_parts(parts: Sequence[Part], text: str, limits: Limits) -> None:
-    """Nothing is stored that would be refused, or read differently, when it is read again."""
+    """Reject content that decoding would reject, or would return as something else."""
     for part in parts:
         _check_fields(part, limits)
     try:
         _decode_parts(text)
     except msgspec.DecodeError as error:
-        raise InvalidPayload(f"content is malformed: {error}") from error
+        raise InvalidPayload(f"invalid content: {error}") from error
 
 
 def _is_a_few_plain_words(body: Body, limits: Limits) -> bool:
-    """Whether there is nothing to look for: so it is with nearly everything that is ever said."""
+    """Whether the body needs no further check. This is the fast path for almost all output."""
     if type(body) is not Text and type(body) is not Thought:
         return False
     words = body.text
@@ -202,14 +232,17 @@ def _is_a_few_plain_words(body: Body, limits: Limits) -> bool:
 
 
 def _check_usage(usage: Usage) -> None:
-    """What is reported can be added up: nothing is used less than not at all."""
+    """Reject usage that cannot be summed up: negative numbers, NaN, or more than 64 bits."""
     for count in (usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.cost):
         if not 0 <= count <= (MOST_INTEGER if isinstance(count, int) else math.inf):
-            raise InvalidPayload(f"a usage of {count} cannot be", hint="Report what was used, as a 64-bit number.")
+            raise InvalidPayload(
+                f"usage must be between 0 and 2**63 - 1, got {count}",
+                hint="Report the usage as a 64-bit number, zero or more.",
+            )
 
 
 def _check_fields(part: Part | Body, limits: Limits) -> None:
-    """Fields hold plain values: anything else would be stored as what it is not, as bytes would be as text."""
+    """Reject fields that are not plain values: JSON would return them as something else, for example bytes as text."""
     if isinstance(part, ToolCall | ToolResult | Custom):
         _check_json(_json_of(part), limits.json_depth)
     for name in part.__struct_fields__:
@@ -229,7 +262,7 @@ def _json_of(part: ToolCall | ToolResult | Custom) -> Json:
 
 
 def _check_json(value: Json, limit: int) -> None:
-    """Level by level, so that a hostile nesting costs no stack."""
+    """Check nested JSON level by level, without recursion: hostile nesting cannot exhaust the stack."""
     level: list[Json] = [value]
     for _ in range(limit):
         level = [inner for outer in level for inner in _inside(outer)]
@@ -239,11 +272,11 @@ def _check_json(value: Json, limit: int) -> None:
 
 
 def _inside(value: Json) -> Iterable[Json]:
-    """What a JSON value holds; anything that would come back as something else is refused."""
+    """The values inside a JSON value. Rejects a value that would be decoded as something else."""
     match value:
         case dict():
             if not all(isinstance(key, str) for key in value):
-                raise InvalidPayload("JSON objects must have text keys", hint="Turn the keys into text.")
+                raise InvalidPayload("JSON objects must have text keys", hint="Convert the keys to text.")
             return value.values()
         case list() | tuple():
             return value
@@ -262,12 +295,12 @@ def _inside(value: Json) -> Iterable[Json]:
 
 
 def encode_names(names: Sequence[str]) -> str:
-    """A list of names as stored text."""
+    """The stored text of a list of names."""
     return _encode(names).decode()
 
 
 def decode_names(record: str, text: str) -> tuple[str, ...]:
-    """A stored list of names."""
+    """A stored list of names, or `CorruptRecord`."""
     try:
         return _decode_names(text)
     except msgspec.DecodeError as error:
@@ -275,12 +308,12 @@ def decode_names(record: str, text: str) -> tuple[str, ...]:
 
 
 def encode_metadata(metadata: Mapping[str, str]) -> str:
-    """What programs attached to a session as stored text; the same for the same, whatever its order."""
+    """The stored text of a session's metadata; equal metadata has equal text."""
     return _encode_sorted(metadata).decode()
 
 
 def decode_metadata(record: str, text: str) -> dict[str, str]:
-    """What programs attached to the record with this key."""
+    """The metadata of the record with this key, or `CorruptRecord`."""
     try:
         return _decode_metadata(text)
     except msgspec.DecodeError as error:
@@ -288,14 +321,22 @@ def decode_metadata(record: str, text: str) -> dict[str, str]:
 
 
 def check_metadata(metadata: object, limits: Limits) -> dict[str, str]:
-    """The same metadata, or a refusal: few short texts under short names."""
+    """A copy of the metadata, if it has few enough, short enough entries.
+
+    Raises:
+        InvalidPayload: it is not a mapping from text to text.
+        TooLarge: it exceeds a limit.
+    """
     if not isinstance(metadata, Mapping):
-        raise InvalidPayload(f"metadata is {type(metadata).__name__}", hint="Pass a mapping of texts.")
+        raise InvalidPayload(
+            f"metadata must be a mapping, not {type(metadata).__name__}", hint="Pass a mapping from text to text."
+        )
     if len(metadata) > limits.metadata:
         raise TooLarge(
-            f"metadata has {len(metadata)} entries; at most {limits.metadata} are accepted", hint="Put some together."
+            f"metadata has {len(metadata)} entries; at most {limits.metadata} are accepted",
+            hint="Combine some of them.",
         )
     for name, value in metadata.items():
-        check_name("a name in metadata", name, limits.metadata_name_bytes)
+        check_name("a metadata key", name, limits.metadata_name_bytes)
         check_text(f"metadata {name!r}", value, limits.metadata_bytes)
     return dict(metadata)

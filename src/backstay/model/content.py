@@ -1,4 +1,4 @@
-"""What is said: the parts of a message, and the bodies an agent streams."""
+"""Content: the parts of a message, and the bodies that an agent streams."""
 
 import sys
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ import msgspec
 
 from backstay.errors import InvalidPayload
 
-# What a count may be on every engine.
+# The range of an integer on every engine.
 LEAST_INTEGER, MOST_INTEGER = -(1 << 63), (1 << 63) - 1
 
-# Arguments, results and custom data are whatever JSON the caller's tools speak; only their codec looks inside.
+# Arguments, results and custom data are any JSON that the caller's tools use; only the codec checks them.
 Json = Any
 
 Role = Literal["user", "assistant", "tool", "system", "summary"]
@@ -21,21 +21,28 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 
 class Text(msgspec.Struct, frozen=True, gc=False, tag="text"):
-    """Words, said by a person or an agent."""
+    """Text of a person or an agent."""
 
     text: str
 
 
 class Thought(msgspec.Struct, frozen=True, gc=False, tag="thought"):
-    """An agent's reasoning, kept apart from what it says."""
+    """An agent's reasoning, separate from its answer."""
 
     text: str
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False, tag="tool_call", omit_defaults=True):
-    """An agent's wish to run a tool. `id` is unique within its turn and pairs the call with its result.
+    """An agent's request to run a tool.
 
-    With `client`, whoever submitted the turn is to run it: the turn ends, and the result comes with what they say next.
+    Attributes:
+        id: unique within the turn; pairs the call with its result.
+        name: the name of the tool.
+        arguments: a JSON object.
+        approval: whether a person must approve the call before it runs.
+        idempotent: whether it may be repeated with the same key after a crash.
+        client: whether the client that submitted the turn runs the tool. The turn then ends, and the result comes with
+            the client's next input.
     """
 
     id: str
@@ -47,7 +54,7 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False, tag="tool_call", omit_defa
 
 
 class ToolResult(msgspec.Struct, frozen=True, gc=False, tag="tool_result", omit_defaults=True):
-    """What the tool call named by `id` gave back."""
+    """The result of the tool call with this `id`: its `output` as JSON; `error` if the tool failed."""
 
     id: str
     output: Json = None
@@ -55,7 +62,7 @@ class ToolResult(msgspec.Struct, frozen=True, gc=False, tag="tool_result", omit_
 
 
 class Attachment(msgspec.Struct, frozen=True, gc=False, tag="attachment"):
-    """A file that came with a message; `blob` is the SHA-256 of its bytes, uploaded before."""
+    """A file of a message. `blob` is the SHA-256 of its bytes, which must be uploaded before."""
 
     blob: str
     name: str
@@ -64,14 +71,22 @@ class Attachment(msgspec.Struct, frozen=True, gc=False, tag="attachment"):
 
 
 class Custom(msgspec.Struct, frozen=True, gc=False, tag="custom", omit_defaults=True):
-    """Anything an application wants to keep in the story without Backstay knowing what it means."""
+    """Content of an application's own `kind`. Backstay stores `data` and does not interpret it."""
 
     kind: str
     data: Json = None
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False, tag="usage", omit_defaults=True):
-    """What a model call cost. Reported, counted, and never part of a message."""
+    """The cost of a model call. It is reported and summed up, and is never part of a message.
+
+    Attributes:
+        input_tokens: tokens that the model read.
+        output_tokens: tokens that the model wrote.
+        cached_tokens: tokens of the input that came from a cache.
+        cost: the price, in the currency that the agent uses.
+        model: the name of the model.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -80,7 +95,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, tag="usage", omit_defaults=Tr
     model: str | None = None
 
     def __add__(self, other: "Usage") -> "Usage":
-        """Both together, named after the later one. A sum that no store could hold stays at the most that it can."""
+        """The sum, with the model of the later one. Numbers that would exceed 64 bits stay at the maximum."""
         return Usage(
             input_tokens=min(self.input_tokens + other.input_tokens, MOST_INTEGER),
             output_tokens=min(self.output_tokens + other.output_tokens, MOST_INTEGER),
@@ -99,7 +114,11 @@ BODIES = (Text, Thought, ToolCall, ToolResult, Custom, Usage)
 
 
 def parts_of(content: Content) -> tuple[Part, ...]:
-    """Content in its one stored shape, or `InvalidPayload`."""
+    """Content as a tuple of parts, its stored form.
+
+    Raises:
+        InvalidPayload: it is neither text nor a non-empty sequence of parts.
+    """
     if isinstance(content, str):
         return (Text(content),)
     if isinstance(content, _PARTS):
@@ -117,23 +136,36 @@ def parts_of(content: Content) -> tuple[Part, ...]:
 
 
 def text_of(parts: Sequence[Part]) -> str:
-    """The words of these parts alone, as a person would read them."""
+    """The text of these parts, without thoughts, calls and files."""
     return "\n".join([part.text for part in parts if isinstance(part, Text)])
 
 
 def check_role(role: Role, parts: Sequence[Part]) -> None:
-    """Raise unless a message of this role may have these parts: calls are an agent's, results are a tool's."""
+    """Check that a message of this role may have these parts.
+
+    Tool calls need the role "assistant", results "assistant" or "tool".
+
+    Raises:
+        InvalidPayload: the role is unknown, or a part does not belong to it.
+    """
     if role not in ROLES:
-        raise InvalidPayload(f"{role!r} is no role", hint=f"Use one of {', '.join(ROLES)}.")
+        raise InvalidPayload(f"{role!r} is not a role", hint=f"Use one of {', '.join(ROLES)}.")
     for part in parts:
         if isinstance(part, ToolCall) and role != "assistant":
-            raise InvalidPayload(f"a message of role {role} cannot call tools", hint="Put the call into an answer.")
+            raise InvalidPayload(
+                f"a message with role {role} cannot contain tool calls",
+                hint="Put the tool call into an assistant message.",
+            )
         if isinstance(part, ToolResult) and role not in ("assistant", "tool"):
-            raise InvalidPayload(f"a message of role {role} cannot hold tool results", hint="Use the role tool.")
+            raise InvalidPayload(f"a message with role {role} cannot contain tool results", hint="Use the role tool.")
 
 
 def check_input(parts: Sequence[Part]) -> None:
-    """Raise unless a person could have sent this: something is said, and no tool is called."""
+    """Check that a person could have sent these parts: not empty, and without tool calls or results.
+
+    Raises:
+        InvalidPayload: the message is empty, or has a part that only an agent or a tool may send.
+    """
     check_role("user", parts)
     if all(isinstance(part, Text) and not part.text.strip() for part in parts):
-        raise InvalidPayload("the message is empty", hint="Say something, or attach a file.")
+        raise InvalidPayload("the message is empty", hint="Add text, or attach a file.")

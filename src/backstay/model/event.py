@@ -1,4 +1,4 @@
-"""An event: one numbered, durable step of a session's story."""
+"""Events: the numbered, durable entries in the log of a session."""
 
 from typing import Literal, assert_never
 
@@ -15,63 +15,66 @@ from backstay.model.window import WindowReason
 class SessionCreated(
     msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_created", omit_defaults=True
 ):
-    """The session begins; `source` is the session it was forked from."""
+    """The session was created; `source` is the session it was forked from."""
 
     source: SessionId | None = None
 
 
 class SessionRenamed(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_renamed"):
-    """It has another title, given by a person or made up by a titler."""
+    """The title changed; `by`: whether a person or a titler set it."""
 
     title: str | None
     by: TitleBy
 
 
 class SessionPinned(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_pinned"):
-    """It was pinned, or is pinned no longer."""
+    """The session was pinned or unpinned."""
 
     pinned: bool
 
 
 class SessionArchived(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_archived"):
-    """It was put away, or brought back."""
+    """The session was archived or restored."""
 
     archived: bool
 
 
 class SessionTagged(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_tagged"):
-    """Tags came and went."""
+    """Tags were added or removed."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
 
 
 class SessionAnnotated(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_annotated"):
-    """A program replaced its notes on the session."""
+    """A program replaced the session's metadata."""
 
     metadata: dict[str, str]
 
 
-class SessionEnded(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_ended"):
-    """It was ended, for good."""
+class SessionEndedEvent(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_ended"):
+    """The session was ended, permanently."""
 
 
-class SessionExpired(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_expired"):
-    """Its time to live ran out."""
+class SessionExpiredEvent(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_expired"):
+    """The session's time to live ran out."""
 
 
 class SessionDeleted(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_deleted"):
-    """It is gone; the last thing that a follower hears."""
+    """The session was deleted. A follower receives no further event."""
 
 
 class AddressPointed(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="address_pointed"):
-    """An address leads here now."""
+    """An address now points to this session."""
 
     address: str
 
 
 class WindowOpened(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="window_opened", omit_defaults=True):
-    """The session reads another window now; `window` may be an earlier one, when a person redid what was undone."""
+    """The session reads another window now; `window` may be an earlier one after a redo.
+
+    `length` is its number of messages.
+    """
 
     window: WindowId
     parent: WindowId | None
@@ -80,7 +83,10 @@ class WindowOpened(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag=
 
 
 class TurnSubmitted(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_submitted", omit_defaults=True):
-    """A turn waits. One that starts at once has only `turn_started`."""
+    """A turn was queued.
+
+    A turn that starts at once has only `turn_started`. `steer`: the input is for the running turn.
+    """
 
     agent: str | None
     parts: tuple[Part, ...]
@@ -93,46 +99,54 @@ class TurnEdited(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="t
     parts: tuple[Part, ...]
 
 
+class TurnHeld(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_held"):
+    """A waiting turn was imported. It does not start before a person releases it."""
+
+
+class TurnReleased(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_released"):
+    """A person released a held turn. It starts when it is next in the queue."""
+
+
 class TurnsReordered(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turns_reordered"):
-    """The turns that wait, in the order they will run now."""
+    """The waiting turns, in their new order."""
 
     turns: tuple[TurnId, ...]
 
 
 class TurnStarted(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_started", omit_defaults=True):
-    """The turn's input entered the window; `message` is that input, looked up when the event is read."""
+    """The turn started and its input is part of the window now; `message` is loaded when the event is read."""
 
     agent: str | None
     message: Message | None = None
 
 
 class TextDelta(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="text_delta"):
-    """The agent said some more."""
+    """More text of the agent."""
 
     text: str
 
 
 class ThoughtDelta(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="thought_delta"):
-    """The agent thought some more."""
+    """More reasoning of the agent."""
 
     text: str
 
 
 class ToolCalled(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="tool_called"):
-    """The intent to run a tool, on disk before it runs; `key` is what the tool is handed."""
+    """The intent to run a tool, stored before the tool runs; `key` is the idempotency key that the tool gets."""
 
     call: ToolCall
     key: str
 
 
 class ToolReturned(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="tool_returned"):
-    """A tool gave its result."""
+    """A tool returned its result."""
 
     result: ToolResult
 
 
 class UsageReported(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="usage_reported"):
-    """What the model read and wrote so far."""
+    """The tokens and cost of the model calls so far."""
 
     usage: Usage
 
@@ -140,7 +154,7 @@ class UsageReported(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag
 class CustomReported(
     msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="custom_reported", omit_defaults=True
 ):
-    """A body of the agent's own kind."""
+    """A custom body of the agent."""
 
     name: str
     data: Json = None
@@ -154,18 +168,24 @@ class SteeringTaken(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag
 
 
 class CancelRequested(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="cancel_requested"):
-    """Somebody asked that the turn stop."""
+    """A client asked to cancel the turn."""
 
 
-class ApprovalDecided(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="approval_decided"):
-    """A person allowed or refused a tool call."""
+class ApprovalDecided(
+    msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="approval_decided", omit_defaults=True
+):
+    """A person approved or denied a tool call.
+
+    With `run_again`, they allowed a call that may have run to run once more.
+    """
 
     call: str
     approved: bool
+    run_again: bool = False
 
 
 class TurnEnded(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_ended", omit_defaults=True):
-    """How the turn ended; `may_have_run` names the tool calls whose effect nobody knows."""
+    """The turn ended; `messages` is how many it added, `may_have_run` names tool calls of unknown effect."""
 
     outcome: Outcome
     messages: int = 0
@@ -173,16 +193,17 @@ class TurnEnded(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="tu
 
 
 class TurnRecorded(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_recorded", omit_defaults=True):
-    """Finished messages were added; they are looked up when the event is read."""
+    """Finished messages were added; they are loaded when the event is read."""
 
     messages: tuple[Message, ...] = ()
 
 
 class TurnFolded(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_folded", omit_defaults=True):
-    """Stands for events of an ended turn, numbers `first` to `last`.
+    """Replaces the events `first` to `last` of an ended turn.
 
-    With an `outcome` it stands for the whole turn, from its start to its end, and `messages` begins with its input. If
-    other events lay between, only runs of deltas are folded, and the last of these folds has what the turn said.
+    With an `outcome` it replaces the whole turn, from its start to its end, and `messages` begins with its input. If
+    events of others are between them, only runs of deltas are folded, and the last of these folds has the turn's
+    messages.
     """
 
     first: int
@@ -193,8 +214,14 @@ class TurnFolded(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="t
     messages: tuple[Message, ...] = ()
 
 
-class TailLost(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="tail_lost"):
-    """Deltas that had been seen did not survive a power loss; whoever saw them must read again."""
+class TailLost(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="tail_lost", omit_defaults=True):
+    """Deltas that readers had seen were lost in a crash of the database; readers must read again.
+
+    `rewritten`: the turn's worker still had them, and they follow under new numbers. Otherwise the output of the turn
+    is incomplete, and the turn does not end `completed`.
+    """
+
+    rewritten: bool = False
 
 
 EventBody = (
@@ -204,13 +231,15 @@ EventBody = (
     | SessionArchived
     | SessionTagged
     | SessionAnnotated
-    | SessionEnded
-    | SessionExpired
+    | SessionEndedEvent
+    | SessionExpiredEvent
     | SessionDeleted
     | AddressPointed
     | WindowOpened
     | TurnSubmitted
     | TurnEdited
+    | TurnHeld
+    | TurnReleased
     | TurnsReordered
     | TurnStarted
     | TextDelta
@@ -230,19 +259,29 @@ EventBody = (
 
 
 class Cursor(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A place in a session's story: after the event with this number, written under this fence."""
+    """A position in a session's event log: after the event with this number, written under this fence."""
 
     fence: int
     number: int
 
 
 START = Cursor(fence=0, number=0)
-# The fence of a cursor whose reader has seen nothing yet: there is nothing it could have to forget.
+# The fence of a cursor whose reader has seen no event yet, so none that could have been lost.
 UNSEEN = -1
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One step. `number` grows by one from event to event of a session; `last` is greater only for folded ones."""
+    """One event of a session.
+
+    Attributes:
+        session: the session.
+        number: the number of the event; grows by one from event to event of a session.
+        last: equal to `number`; for a fold, the last number that it replaces.
+        fence: the fence under which it was written.
+        at: when it was written, in milliseconds since 1970 (UTC).
+        turn: the turn that it belongs to.
+        body: its content; the type is the kind of the event.
+    """
 
     session: SessionId
     number: int
@@ -254,15 +293,20 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def cursor(self) -> Cursor:
+        """The cursor of a reader that has seen this event."""
         return Cursor(fence=self.fence, number=self.last)
 
 
 class EventPage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Events after a cursor.
 
-    `gap` is None when the page continues the cursor exactly. `snapshot`: the cursor pointed into deltas that are folded
-    by now, so the page starts with the fold that contains it. `resync`: what the reader saw no longer exists (a lost
-    tail, or a cursor of another store), so the page starts from the beginning.
+    Attributes:
+        events: the events, in order.
+        gap: None if the page continues exactly at the cursor. "snapshot": the cursor was inside deltas that are folded
+            by now, and the page starts with the fold that contains it. "resync": events that the reader saw no longer
+            exist (a lost tail, or a cursor of another store), and the page starts from the beginning.
+        next: the cursor after the last event of the page.
+        more: whether there are further events already.
     """
 
     events: tuple[Event, ...]
@@ -272,14 +316,20 @@ class EventPage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class FeedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event in the feed of all of an owner's sessions, and where it stands there."""
+    """An event in the feed of an owner, and its position there."""
 
     position: int
     event: Event
 
 
 class FeedPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Events of all of an owner's sessions after a position, in the order they were written."""
+    """Events of all sessions of an owner after a position, in the order of their writing.
+
+    Attributes:
+        events: the events.
+        next: the position after the last of them.
+        more: whether there are further events already.
+    """
 
     events: tuple[FeedEvent, ...]
     next: int
@@ -287,7 +337,7 @@ class FeedPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def event_of(body: Body, key: str = "") -> EventBody:
-    """The event that a streamed body becomes; `key` is the ledger's, for tool calls."""
+    """The event for a streamed body; `key` is the idempotency key of a tool call."""
     match body:
         case Text(text=text):
             return TextDelta(text)

@@ -1,6 +1,6 @@
-"""Ids: a prefix that says what is named, and a UUIDv7 in base32 that sorts by time.
+"""Ids: a prefix for the kind of thing, and a UUIDv7 in base32, which sorts by time.
 
-An id is a name, never a secret: every verb checks the owner as well.
+An id is a name and not a secret: every verb also checks the owner.
 """
 
 import hashlib
@@ -19,10 +19,11 @@ MessageId = NewType("MessageId", str)
 WorkerId = NewType("WorkerId", str)
 UploadId = NewType("UploadId", str)
 TokenId = NewType("TokenId", str)
+ImportId = NewType("ImportId", str)
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
-# 26 letters hold 130 bits, so the first is 0 to 7; the eleventh holds the UUID's version, the fourteenth its variant.
+# 26 letters are 130 bits, so the first is 0 to 7; the eleventh contains the UUID's version, the fourteenth its variant.
 _LETTER = "[0-9a-hjkmnp-tv-z]"
 _SHAPE = f"[0-7]{_LETTER}{{9}}[ef]{_LETTER}{{2}}[89abrstv]{_LETTER}{{12}}"
 _NOUNS = {
@@ -43,7 +44,7 @@ _LOW_MASK = (1 << 62) - 1
 
 
 class IdSource:
-    """Makes ids that never repeat and never sort before an earlier one of the same source."""
+    """Creates ids that never repeat and never sort before an earlier one of the same source. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -74,17 +75,20 @@ class IdSource:
     def token(self) -> TokenId:
         return TokenId("tok_" + self._letters())
 
+    def import_id(self) -> ImportId:
+        return ImportId("imp_" + self._letters())
+
     def _letters(self) -> str:
         with self._lock:
             now = self._clock.now()
             if now > self._moment:
-                # The top bit stays clear, so that counting on within one millisecond has room.
+                # The top bit is clear, so that the ids of one millisecond can be counted up.
                 self._moment, self._tail = now, secrets.randbits(_TAIL_BITS - 1)
                 self._head_of = -1
             else:
                 self._tail += 1
             if self._tail >> 20 != self._head_of:
-                # Ids of one millisecond differ in their last letters only.
+                # Ids of one millisecond differ only in their last letters.
                 self._head, self._head_of = _spell(self._moment, self._tail)[:22], self._tail >> 20
             return self._head + _PAIRS[self._tail >> 10 & 1023] + _PAIRS[self._tail & 1023]
 
@@ -95,7 +99,7 @@ def _spell(moment: int, tail: int) -> str:
 
 
 def check_session_id(text: str) -> SessionId:
-    """The same text as a session id, or `NotFound`: what cannot be an id names nothing."""
+    """The same text as a session id, or `NotFound` if it does not have the form of one."""
     return SessionId(_check(text, "ses"))
 
 
@@ -124,23 +128,23 @@ def check_token_id(text: str) -> TokenId:
     return TokenId(_check(text, "tok"))
 
 
-def message_of(turn: TurnId, place: int) -> MessageId:
-    """The id of the message at this place of what a turn says: known while it is being said, before it is stored.
+def message_of(turn: TurnId, index: int) -> MessageId:
+    """The id of the message at this index of a turn's output, known before the message is stored.
 
-    The top bit of the tail is set, which no source ever does, so these ids are never given to anything else.
+    The top bit of the tail is set. An `IdSource` never sets it, so these ids cannot collide with others.
     """
-    digest = hashlib.blake2b(f"{turn} {place}".encode(), digest_size=10).digest()
+    digest = hashlib.blake2b(f"{turn} {index}".encode(), digest_size=10).digest()
     tail = 1 << (_TAIL_BITS - 1) | int.from_bytes(digest) & (1 << (_TAIL_BITS - 1)) - 1
     return MessageId("msg_" + _spell(moment_of(turn), tail))
 
 
 def earliest_worker(moment: int) -> WorkerId:
-    """Sorts before every worker id made at this millisecond or later."""
+    """Sorts before every worker id created at this millisecond or later."""
     return WorkerId("wrk_" + _spell(max(moment, 0), 0))
 
 
 def moment_of(text: str) -> int:
-    """The millisecond at which this id was made."""
+    """The millisecond at which this id was created."""
     value = 0
     for letter in text[4:14]:
         value = value << 5 | _ALPHABET.index(letter)
@@ -152,5 +156,5 @@ def _check(text: object, prefix: str) -> str:
         return text
     shown = repr(text) if len(repr(text)) <= 64 else repr(text)[:61] + "..."
     raise NotFound(
-        f"{shown} is not a {_NOUNS[prefix]} id", hint=f"It looks like {prefix}_01hzx… with 26 letters and digits."
+        f"{shown} is not a {_NOUNS[prefix]} id", hint=f"An id looks like {prefix}_01hzx… with 26 letters and digits."
     )

@@ -1,4 +1,4 @@
-"""A message: one entry of a window, never changed once it is there."""
+"""A message: one entry of a window, which never changes."""
 
 import msgspec
 
@@ -7,7 +7,17 @@ from backstay.model.ids import MessageId, TurnId, WindowId
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One entry as it stands at `position` of the window it was read from."""
+    """A message, at its position in the window from which it was read.
+
+    Attributes:
+        id: the id of the message.
+        position: its index in the window.
+        turn: the turn that added it; None if no turn did.
+        role: user, assistant, tool, system or summary.
+        parts: its content.
+        at: when it was stored, in milliseconds since 1970 (UTC).
+        partial: whether the agent was cut off in the middle of it.
+    """
 
     id: MessageId
     position: int
@@ -19,11 +29,12 @@ class Message(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def text(self) -> str:
+        """The text of its parts, without thoughts, calls and files."""
         return text_of(self.parts)
 
 
 class NewMessage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A message that has not been stored yet."""
+    """A message that is not stored yet. Its fields have the same meaning as in `Message`."""
 
     role: Role
     parts: tuple[Part, ...]
@@ -31,31 +42,38 @@ class NewMessage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def text(self) -> str:
+        """The text of its parts, without thoughts, calls and files."""
         return text_of(self.parts)
 
 
 def user(content: Content) -> NewMessage:
-    """What a person said."""
+    """A message of a person. Raises `InvalidPayload` if the content is not text or parts."""
     return NewMessage(role="user", parts=parts_of(content))
 
 
 def assistant(content: Content) -> NewMessage:
-    """What an agent said."""
+    """A message of an agent. Raises `InvalidPayload` if the content is not text or parts."""
     return NewMessage(role="assistant", parts=parts_of(content))
 
 
 def tool(content: Content) -> NewMessage:
-    """What tools gave back."""
+    """A message with the results of tools. Raises `InvalidPayload` if the content is not text or parts."""
     return NewMessage(role="tool", parts=parts_of(content))
 
 
 def summary(content: Content) -> NewMessage:
-    """What stands for the part of the conversation that a compaction left behind."""
+    """A message that replaces the messages before a compaction. Raises `InvalidPayload` if the content is invalid."""
     return NewMessage(role="summary", parts=parts_of(content))
 
 
 class MessagePage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Messages of one window. Positions stay the same in a window for ever, so they serve as cursors within it."""
+    """Messages of one window. A position never changes within its window, so it can be used as a cursor.
+
+    Attributes:
+        window: the window.
+        length: the number of messages in the window.
+        messages: the messages that were asked for.
+    """
 
     window: WindowId
     length: int

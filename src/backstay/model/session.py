@@ -1,4 +1,4 @@
-"""A session: what a person means by "our conversation"."""
+"""A session: one conversation, as a person understands it."""
 
 from typing import Literal
 
@@ -10,21 +10,58 @@ SessionState = Literal["open", "ended", "expired"]
 TitleBy = Literal["person", "agent"]
 How = Literal["created", "resumed", "replaced"]
 
-# How much of the last words a list shows, in characters.
+# The length of the preview of the last message in a list, in characters.
 PREVIEW = 160
 
 
 class Ttl(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a session lives, in seconds: after its last activity, and after its birth. None means for ever."""
+    """The time to live of a session, in seconds. None means no limit.
+
+    Args:
+        idle: after its last activity.
+        absolute: after its creation.
+    """
 
     idle: float | None = None
     absolute: float | None = None
 
 
-class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """A session as it was at one moment; everything a list needs, nothing that grows with its history.
+class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A session at one moment: everything that a list needs, nothing that grows with its history.
 
-    `agent` is the one that was asked last.
+    Times are milliseconds since 1970 (UTC).
+
+    Attributes:
+        id: never changes.
+        owner: the user or tenant that it belongs to.
+        state: "open", "ended" or "expired".
+        revision: grows with every visible change; compare it with `expect_revision`.
+        context: the context number; grows with every change of the messages that an agent would read.
+        fence: the fence of the current or last holder.
+        last_event: the number of the last event.
+        window: the current window.
+        length: the number of messages in it.
+        title: the title; None if it has none.
+        title_by: whether a person or an agent set the title.
+        preview: the beginning of the last message.
+        pinned: whether a person pinned it.
+        archived: whether a person archived it.
+        tags: sorted tags.
+        family: the family of its address, "chat" or "workspace".
+        place: the platform or the directory of its address.
+        source: the session that it was forked from.
+        running: the turn that runs now.
+        holder: the worker that runs it.
+        waiting: the number of waiting turns.
+        turns: the number of turns that ended, without compactions.
+        activity: grows by one with every use: a submission, a record, a lookup by address.
+        created_at: when it was created.
+        active_at: when it was last used; lists are sorted by it.
+        expires_at: when its time to live runs out; None if it has no limit.
+        ended_at: when it ended or expired.
+        metadata: notes of programs, by name.
+        agent: the agent that was last asked.
+        held: how many of the waiting turns wait for a person to release them.
     """
 
     id: SessionId
@@ -56,32 +93,49 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: int | None
     metadata: dict[str, str] = {}
     agent: str | None = None
+    held: int = 0
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
-    """The session behind an address, and how it came to be there."""
+    """The session of an address, and how it was found.
 
-    session: Session
+    Attributes:
+        session: the session.
+        how: "resumed" (it existed), "created" (the address was new) or "replaced" (the previous session was over).
+        generation: the number of sessions that the address has had, from 1.
+    """
+
+    session: SessionInfo
     how: How
     generation: int
 
 
 class SessionCursor(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a list of sessions goes on."""
+    """The position after a page of a session list."""
 
     active_at: int
     id: SessionId
 
 
 class SessionPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some sessions, newest first, and where the next page starts."""
+    """Sessions, the most recently active first, and the cursor of the next page; None after the last page."""
 
-    sessions: tuple[Session, ...]
+    sessions: tuple[SessionInfo, ...]
     next: SessionCursor | None
 
 
 class SessionFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which sessions a list shows; None means any."""
+    """Which sessions a list contains; None means any.
+
+    Args:
+        state: sessions in this state.
+        tag: sessions with this tag.
+        family: sessions whose address is of this family, "chat" or "workspace".
+        place: sessions of this platform or directory.
+        agent: sessions whose last turn asked this agent.
+        pinned: only pinned, or only unpinned ones.
+        archived: only archived, or only other ones.
+    """
 
     state: SessionState | None = None
     tag: str | None = None
@@ -93,7 +147,16 @@ class SessionFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Filing(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person changes about a session at once; what is unset stays as it is."""
+    """Changes of a session that are applied together; unset fields stay as they are.
+
+    Args:
+        title: the new title; None removes it.
+        pinned: whether it is pinned.
+        archived: whether it is archived.
+        metadata: replaces all metadata.
+        add_tags: tags to add.
+        remove_tags: tags to remove.
+    """
 
     title: str | msgspec.UnsetType | None = msgspec.UNSET
     pinned: bool | msgspec.UnsetType = msgspec.UNSET
@@ -104,7 +167,7 @@ class Filing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Deleted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a deletion removed, and what stays because a surviving fork reads it."""
+    """The number of rows that a deletion removed; `kept_messages` were kept because a fork still reads them."""
 
     messages: int
     turns: int
@@ -115,7 +178,7 @@ class Deleted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
-    """What a collection and a fold would do now: sessions to expire and to delete, uploads to drop, turns to fold."""
+    """The effect of a collection and a fold now: sessions to expire and to delete, uploads to drop, turns to fold."""
 
     expired: int = 0
     deleted: int = 0
@@ -124,7 +187,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Collected(msgspec.Struct, frozen=True, kw_only=True):
-    """What a collection did: sessions found expired, sessions deleted, blobs and uploads dropped."""
+    """The result of a collection: sessions that expired, sessions and messages deleted, blobs and uploads dropped."""
 
     expired: int = 0
     deleted: int = 0
@@ -133,7 +196,7 @@ class Collected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tidied(msgspec.Struct, frozen=True, kw_only=True):
-    """What upkeep did: what was collected, how many rows were folded away, how many messages were indexed."""
+    """The result of maintenance: what was collected, how many rows were folded, how many messages were indexed."""
 
     collected: Collected
     folded: int

@@ -1,4 +1,4 @@
-"""A token: what somebody shows to prove whose sessions they may see. Only its hash is ever stored."""
+"""A token: the secret that authenticates a client and names its owner. The store has only its hash."""
 
 from typing import Literal
 
@@ -6,12 +6,25 @@ import msgspec
 
 from backstay.model.ids import TokenId
 
-# A program's own token, a browser that is signed in, and a link that signs one in, once.
+# An API token of a program, the session of a browser, or a one-time link that signs a browser in.
 TokenKind = Literal["api", "browser", "link"]
+# Everything that the owner may do, or only reading.
+TokenAccess = Literal["full", "read"]
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a token; not the token."""
+    """Information about a token, without the token itself.
+
+    Attributes:
+        id: the id of the token; not secret.
+        owner: the owner whose sessions it gives access to.
+        name: a name for people.
+        kind: "api" (a program), "browser" (a signed-in browser) or "link" (signs a browser in, once).
+        created_at: in milliseconds since 1970 (UTC).
+        expires_at: likewise; None if it does not expire.
+        revoked_at: likewise; None if it was not revoked.
+        access: "full", or "read".
+    """
 
     id: TokenId
     owner: str
@@ -20,3 +33,4 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     expires_at: int | None = None
     revoked_at: int | None = None
+    access: TokenAccess = "full"

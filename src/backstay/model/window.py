@@ -1,4 +1,7 @@
-"""A window: what the model reads. Windows are never changed, only followed by others; together they are the lineage."""
+"""A window: the messages that the model reads.
+
+A window is never changed, only succeeded; all windows are the lineage.
+"""
 
 from typing import Literal
 
@@ -10,10 +13,18 @@ WindowReason = Literal["first", "undo", "retry", "edit", "fork", "compaction"]
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """One context window and where it came from.
+    """One context window and its origin.
 
-    The first `start` messages are shared with earlier windows (or summarise them); what follows was said here.
-    `event` is the number of the event that tells of its opening.
+    Attributes:
+        id: the id of the window.
+        session: its session.
+        parent: the window that it succeeded; None for the first.
+        reason: why it was opened: "first", "undo", "retry", "edit", "fork" or "compaction".
+        start: the number of messages at its beginning that are shared with earlier windows, or summarise them.
+        event: the number of the event of its opening.
+        at: when it was opened, in milliseconds since 1970 (UTC).
+        behind: for a compaction, the window whose first `behind_until` messages its summary replaces.
+        behind_until: see `behind`.
     """
 
     id: WindowId
@@ -28,7 +39,14 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
-    """Where undo or redo took the session."""
+    """The window of the session after an undo or redo.
+
+    Attributes:
+        window: the current window.
+        revision: the session's revision.
+        context: its context number.
+        length: the number of messages in the window.
+    """
 
     window: Window
     revision: int

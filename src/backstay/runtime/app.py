@@ -1,46 +1,39 @@
-"""An open app: a store, the agents that answer in it, and everything that keeps turns going."""
+"""An open app: a store, the agents that answer in it, and the tasks that claim, run and end turns."""
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping
+import warnings
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
 from backstay.agents.adapters import AgentLike, maker_of
 from backstay.clock import Clock, SystemClock
-from backstay.errors import ConfigError, Conflict, NotFound, StoreError, StoreUnavailable
-from backstay.model.address import Address
+from backstay.errors import ConfigError, Conflict, NotFound, StoreError
 from backstay.model.codec import check_name
-from backstay.model.content import Content
-from backstay.model.event import FeedEvent
-from backstay.model.export import Export, Imported
-from backstay.model.ids import SessionId, TurnId
+from backstay.model.ids import TurnId
 from backstay.model.limits import Limits
-from backstay.model.search import SearchPage
-from backstay.model.session import SessionCursor, SessionFilter, SessionPage, Ttl
-from backstay.model.turn import COMPACTOR, IfBusy, OpenTurn
-from backstay.runtime.compaction import Compaction
-from backstay.runtime.compactor import Compactor
-from backstay.runtime.crossing import Crossing
-from backstay.runtime.desk import Desk
-from backstay.runtime.follow import follow_all
-from backstay.runtime.interval import Interval
-from backstay.runtime.owned import Owned
-from backstay.runtime.pool import Pool, Pooling
-from backstay.runtime.pulse import Pulse
-from backstay.runtime.runner import Runner
-from backstay.runtime.session import SessionHandle
+from backstay.model.operations.store_info import Load
+from backstay.model.session import Tidied
+from backstay.model.token import Token
+from backstay.model.turn import COMPACTOR, OpenTurn
+from backstay.runtime.async_store import AsyncStore
+from backstay.runtime.compaction.compactor import Compactor
+from backstay.runtime.compaction.policy import Compaction
+from backstay.runtime.events.notifier import Notifier
+from backstay.runtime.events.poll_delay import PollDelay
+from backstay.runtime.observer import Observer
+from backstay.runtime.owner_limits import OwnerLimits, RunningTurns
+from backstay.runtime.owner_scope import OwnerScope
+from backstay.runtime.owner_sessions import OwnerSessions
+from backstay.runtime.task_supervisor import TaskSupervisor
 from backstay.runtime.timing import Timing
 from backstay.runtime.titles import Titler, give_title
-from backstay.runtime.turn import TurnHandle
-from backstay.runtime.unscoped import Unscoped
-from backstay.runtime.witness import Witness
-from backstay.store import open_store
-from backstay.store.port import ANY, Store
-from backstay.store.sqlstore import SqlStore
+from backstay.runtime.turns.agent_pool import Pool, Pooling
+from backstay.runtime.turns.runner import Runner
+from backstay.store import Store, commands, open_store
 
 log = logging.getLogger("backstay.runtime")
 
@@ -62,17 +55,37 @@ def open_app(
     titler: Titler | None = None,
     compaction: Compaction | None = None,
     pooling: Pooling | None = None,
-    prompt: bool = True,
+    per_owner: OwnerLimits | None = None,
+    notify: bool = True,
     claim: Claim = "any",
 ) -> "App":
-    """An app on the store at a path or URL, to be used with `async with`.
+    """Open an app on the store at a path or URL, to be used with `async with`.
 
-    `agent` answers under the name `default`; `agents` are others, by name. Without any, the app accepts and follows
-    turns and leaves answering to other processes. With `on_interrupt="resume"`, a turn that this app finds interrupted
-    is gone on with, by the same agent, on what was said before; otherwise it is left to a person to retry. A `titler`
-    is asked for a title after the first completed turn of a session that has none. With a `compaction`, windows that
-    get too long are compacted; `pooling` says how many live agents are kept between turns. An app that is soon closed
-    again says `claim="own"`: of what waits it then starts only its own turns, and what stands before them.
+    Args:
+        where: A path, or a URL such as `postgresql://localhost/backstay`.
+        agent: The agent that answers under the name `default`. Without any agent, the app accepts and follows turns
+            and leaves the answers to other processes.
+        agents: More agents, by name.
+        owner: The owner of the sessions.
+        clock: The source of time; None: the machine's, or the database server's.
+        limits: The limits for names, messages and attachments.
+        timing: Timeouts and intervals.
+        lease_seconds: A process that has not renewed its lease for this long counts as dead.
+        on_interrupt: With `resume`, interrupted turns that this app finds are continued by the same agent with the
+            partial output; with `leave` they wait for a person to retry them.
+        titler: Proposes a title after a completed turn of a session that has none.
+        compaction: When and how windows that get too long are compacted; None: they are not.
+        pooling: How many live agents are kept between turns.
+        per_owner: Limits for each owner in this process.
+        notify: Wake followers at once after a write. Without it they notice the write at the next poll.
+        claim: With `own`, the app starts only the turns that it sent, and those before them: for an app that closes
+            again soon.
+
+    Returns:
+        The app.
+
+    Raises:
+        ConfigError: An argument is not valid.
     """
     if not lease_seconds > 0:
         raise ConfigError(f"a lease of {lease_seconds!r} seconds would never hold", hint="Give a positive number.")
@@ -92,13 +105,14 @@ def open_app(
         titler=titler,
         compaction=compaction,
         pooling=pooling or Pooling(),
-        prompt=prompt,
+        per_owner=per_owner or OwnerLimits(),
+        notify=notify,
         claim=claim,
     )
 
 
 def _named(agent: AgentLike | None, agents: Mapping[str, AgentLike]) -> dict[str, AgentLike]:
-    """All agents by name; one that was given without a name is the default."""
+    """All agents by name; the one without a name is `default`."""
     if agent is not None and "default" in agents:
         raise ConfigError("two agents are called default", hint="Pass agent=, or agents={'default': …}, not both.")
     for name in agents:
@@ -107,8 +121,11 @@ def _named(agent: AgentLike | None, agents: Mapping[str, AgentLike]) -> dict[str
     return {**({} if agent is None else {"default": agent}), **agents}
 
 
-class App:
-    """Sessions and the agents that answer in them. Closing it lets running turns finish, or interrupts them visibly."""
+class App(OwnerSessions):
+    """Sessions and the agents that answer in them. Its own methods are for the sessions of its `owner`.
+
+    When it closes, running turns finish within the grace time or end as interrupted.
+    """
 
     def __init__(
         self,
@@ -124,60 +141,81 @@ class App:
         titler: Titler | None,
         compaction: Compaction | None,
         pooling: Pooling,
-        prompt: bool,
+        per_owner: OwnerLimits,
+        notify: bool,
         claim: Claim,
     ) -> None:
+        super().__init__(owner)
         self._claim: Claim = claim
         self._on_interrupt, self._titler = on_interrupt, titler
-        self._compaction, self._pooling = compaction, pooling
-        # Without a clock the store asks its own, which on a server is the server's.
+        self._compaction, self._pooling, self._per_owner = compaction, pooling, per_owner
+        # Without a clock the store uses its own; on PostgreSQL that is the database server's.
         self._where, self._clock, self._limits = where, clock, limits
         self._makers = {name: maker_of(agent) for name, agent in agents.items()}
-        self._owner, self._timing, self._lease_seconds, self._prompt = owner, timing, lease_seconds, prompt
-        self._entering = False
-        self._entered: Desk | None = None
-        self._last: Desk | None = None
-        self._left_alone: set[TurnId] = set()
+        self._timing, self._lease_seconds, self._notify = timing, lease_seconds, notify
+        self._is_opening = False
+        self._has_room = False
+        self._last: TaskSupervisor | None = None
+        self._not_resumable: set[TurnId] = set()
         self._polling: asyncio.Task[None] | None = None
-        self._attending: asyncio.Task[None] | None = None
-        self._interval: Interval | None = None
+        self._claiming: asyncio.Task[None] | None = None
+        self._claim_delay: PollDelay | None = None
         self._closing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        if self._entering or self._entered is not None:
+        if self._is_opening or self._current is not None:
             raise ConfigError("the app is open already", hint="Open another one, or close this one first.")
-        self._entering = True
+        self._is_opening = True
         try:
-            return await self._enter()
+            await self._begin(AsyncStore(await self._open_store()))
         finally:
-            self._entering = False
+            self._is_opening = False
+        return self
 
-    async def _enter(self) -> Self:
-        store = await self._opened()
-        crossing = Crossing(store)
-        looking = Interval(self._timing.poll)
-        attending = self._interval = Interval(self._timing.poll)
-        pulse = Pulse(crossing, looking, prompt=self._prompt)
-        desk = self._entered = self._last = Desk(crossing, pulse, self._runner(crossing, pulse), self._timing)
-        desk.own = {} if self._claim == "own" else None
-        runner = desk.runner
-        titler = self._titler
-        if titler is not None:
-            runner.on_completed = lambda turn: desk.send_off(give_title(desk, turn, titler), f"title {turn.session}")
+    async def _begin(self, store: AsyncStore) -> None:
+        poll_delay, claim_delay = PollDelay(self._timing.poll), PollDelay(self._timing.poll)
+        self._polling, self._claiming, self._claim_delay = None, None, claim_delay
         try:
-            # Whoever died before is missed now, before anybody can look.
-            await self._look_after_the_dead(desk)
+            supervisor = self._supervise(store, Notifier(store, poll_delay, notify=self._notify))
+        except BaseException:
+            await store.close()
+            raise
+        self._last, self._current = supervisor, OwnerScope(supervisor, self.owner)
+        try:
+            # Before the app is used: a turn of a dead process is never seen as running.
+            await self._reap_and_resume(supervisor)
         except StoreError:
             log.warning("turns of dead processes could not be ended yet", exc_info=True)
         except BaseException:
-            self._entered = None
-            await crossing.close()
+            # Resumed turns may run already. They end before the store is closed.
+            self._current = None
+            await asyncio.shield(self._start_closing(supervisor))
             raise
-        if self._prompt:
-            crossing.heed(looking.hint, attending.hint)
-        self._polling = asyncio.create_task(pulse.run(), name="backstay pulse")
-        self._attending = asyncio.create_task(self._attend(desk, attending), name="backstay attendance")
-        return self
+        if self._notify:
+            store.on_commit(poll_delay.wake, claim_delay.wake)
+        self._polling = asyncio.create_task(supervisor.notifier.run(), name="backstay notifier")
+        self._claiming = asyncio.create_task(self._claim_until_closed(supervisor, claim_delay), name="backstay claims")
+
+    def _supervise(self, store: AsyncStore, notifier: Notifier) -> TaskSupervisor:
+        running = RunningTurns(self._per_owner.running_turns, self._claim_again)
+        supervisor = TaskSupervisor(store, notifier, self._runner(store, notifier), self._timing, running)
+        supervisor.own = {} if self._claim == "own" else None
+        titler = self._titler
+        if titler is not None:
+            supervisor.runner.on_completed = lambda opened: supervisor.start_background(
+                give_title(supervisor, opened, titler), f"title {opened.session}"
+            )
+        return supervisor
+
+    def __del__(self) -> None:
+        current = getattr(self, "_current", None)
+        if current is not None and not current.supervisor.store.forked:
+            warnings.warn(
+                "an app was dropped while open; use `async with backstay.open(…) as app:` or await app.close()",
+                ResourceWarning,
+                stacklevel=1,
+                source=self,
+            )
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -185,141 +223,137 @@ class App:
         await self.close()
 
     async def close(self) -> None:
-        """Take no new turns; give running ones their grace time, then interrupt them; let go of everything.
+        """Close the app: take no new turns, give running ones their grace time, then interrupt them.
 
-        However many close it, it is closed once, and all of them wait until it is.
+        However many callers close it, it is closed once, and all of them wait until it is.
+
+        Raises:
+            ConfigError: It was opened on another event loop.
         """
-        if self._entered is not None:
-            if self._entered.crossing.forked:
-                return  # It is the parent's to close.
-            self._entered.crossing.refuse_strangers()
-            desk, self._entered = self._entered, None
-            desk.runner.closing.set()
-            if self._interval is not None:
-                self._interval.end()
-            self._closing = asyncio.create_task(self._close(desk), name="backstay closing")
+        if self._current is not None:
+            supervisor = self._current.supervisor
+            if supervisor.store.forked:
+                return  # The parent process opened it, and closes it.
+            supervisor.store.require_own_loop()
+            self._current = None
+            self._start_closing(supervisor)
         if self._closing is not None:
             await asyncio.shield(self._closing)
 
-    async def _close(self, desk: Desk) -> None:
-        if self._attending is not None:
-            await asyncio.gather(self._attending, return_exceptions=True)
-        await desk.drain()
-        desk.pulse.close()
+    def _start_closing(self, supervisor: TaskSupervisor) -> "asyncio.Task[None]":
+        """Close in a task of its own: a cancelled caller of `close` does not leave the app half closed."""
+        supervisor.runner.start_closing()
+        if self._claim_delay is not None:
+            self._claim_delay.end()
+        self._closing = asyncio.create_task(self._close(supervisor), name="backstay closing")
+        return self._closing
+
+    async def _close(self, supervisor: TaskSupervisor) -> None:
+        # Claims first: a claim under way may still open a turn, which `drain` then waits for. Then turns, followers and
+        # agents. The store is last, because all of them write to it or read it until they end.
+        if self._claiming is not None:
+            await asyncio.gather(self._claiming, return_exceptions=True)
+        await supervisor.drain()
+        supervisor.notifier.close()
         if self._polling is not None:
             self._polling.cancel()
             await asyncio.gather(self._polling, return_exceptions=True)
-        await desk.runner.aclose()
-        await desk.crossing.close()
+        await supervisor.runner.aclose()
+        await supervisor.store.close()
 
-    async def session(
-        self, which: Address | SessionId | None = None, *, ttl: Ttl | None = None, agent: str = "default"
-    ) -> SessionHandle:
-        """The session behind an address, made if need be; or the one with this id; or a new one."""
-        desk = self._desk
-        check_name("the agent's name", agent, desk.crossing.store.limits.name_bytes)
-        if isinstance(which, Address):
-            resolved = await desk.crossing.write(Store.resolve, which, owner=self._owner, ttl=ttl)
-            return SessionHandle(desk, resolved.session.id, self._owner, agent)
-        if which is None:
-            created = await desk.crossing.write(Store.create, owner=self._owner, ttl=ttl)
-            return SessionHandle(desk, created.id, self._owner, agent)
-        found = await desk.crossing.read(desk.crossing.store.session, which, owner=self._owner)
-        return SessionHandle(desk, found.id, self._owner, agent)
+    def owned_by(self, owner: str) -> OwnerSessions:
+        """The sessions of another owner than the app's own: for servers, which serve many.
 
-    async def send(
-        self,
-        to: Address | SessionId,
-        content: Content,
-        *,
-        agent: str = "default",
-        request_id: str | None = None,
-        if_busy: IfBusy = "enqueue",
-        ttl: Ttl | None = None,
-    ) -> TurnHandle:
-        """Say something at an address, whose session is made with it if need be, or in a session.
+        Args:
+            owner: The owner.
 
-        A request id that came with the same address before is known, wherever the address leads by now.
+        Returns:
+            The part of this app that belongs to the owner.
+
+        Raises:
+            StoreUnavailable: The app is not open.
         """
-        desk = self._desk
-        submitting = partial(
-            desk.crossing.write,
-            Store.submit,
-            to,
-            content,
-            owner=self._owner,
-            agent=agent,
-            request_id=request_id,
-            if_busy=if_busy,
-            ttl=ttl,
-            start=agent in desk.runner.names,
-        )
-        accepted = await desk.accept(submitting)
-        return TurnHandle(
-            desk, accepted.turn, self._owner, repeated=accepted.repeated, forked_from=accepted.forked_from
-        )
+        return OwnerSessions(owner, OwnerScope(self._supervisor, owner))
 
-    async def import_session(self, export: Export) -> Imported:
-        """Take in a session that was exported, by this app or another; the answer says what became of it."""
-        desk = self._desk
-        # On a thread, because a large document is inspected before it is written.
-        imported = await desk.crossing.read(desk.crossing.store.import_session, export, owner=self._owner)
-        desk.pulse.tell(imported.session.id, imported.session.last_event)
-        return imported
+    async def holder(self, hash: bytes) -> Token:
+        """Find a token and its owner.
 
-    async def turn(self, turn: TurnId) -> TurnHandle:
-        """A turn that was accepted before, by whatever process."""
-        crossing = self._desk.crossing
-        found = await crossing.read(crossing.store.turn, turn, owner=self._owner)
-        return TurnHandle(self._desk, found, self._owner)
+        Args:
+            hash: The SHA-256 of the token's text.
 
-    async def sessions(
-        self, filter: SessionFilter = ANY, *, after: SessionCursor | None = None, limit: int = 50
-    ) -> SessionPage:
-        """Sessions, newest first."""
-        crossing = self._desk.crossing
-        return await crossing.read(crossing.store.list, owner=self._owner, filter=filter, after=after, limit=limit)
+        Returns:
+            The token.
 
-    async def search(self, text: str, *, filter: SessionFilter = ANY, limit: int = 20) -> SearchPage:
-        """Messages that match, best first."""
-        crossing = self._desk.crossing
-        return await crossing.read(crossing.store.search, text, owner=self._owner, filter=filter, limit=limit)
+        Raises:
+            NotFound: No owner has this token, or it was revoked.
+            TokenExpired: The token has expired.
+        """
+        return await self._supervisor.store.run(commands.token(hash))
 
-    async def follow(self, after: int | None = None) -> AsyncGenerator[FeedEvent, None]:
-        """What happens in all of the owner's sessions: after a position of the feed, or from now on; never ends."""
-        async for event in follow_all(self._desk.crossing, self._desk.pulse, self._owner, after):
-            yield event
+    async def redeem(self, link: bytes, *, hash: bytes, name: str, seconds: float) -> Token:
+        """Spend a link for a browser's token. A link is spent once.
 
-    def owned_by(self, owner: str) -> Owned:
-        """What belongs to somebody else than the app's own owner: for servers, which speak for many."""
-        return Owned(self._desk, owner)
+        Args:
+            link: The SHA-256 of the link's code.
+            hash: The SHA-256 of the browser's token.
+            name: A name for people.
+            seconds: How long the browser's token is valid.
 
-    @property
-    def unscoped(self) -> Unscoped:
-        """What servers ask before they know for whom."""
-        return Unscoped(self._desk)
+        Returns:
+            The browser's token.
 
-    def report_to(self, witness: Witness) -> None:
-        """Tell this witness from now on what happens here."""
-        self._desk.crossing.witness = witness
+        Raises:
+            NotFound: There is no such link, or it was spent.
+            TokenExpired: The link has expired.
+        """
+        return await self._supervisor.store.run(commands.redeem(link, hash=hash, name=name, seconds=seconds))
+
+    async def tidy(self, *, keep_closed_for: float | None, fold_after: float) -> Tidied:
+        """Do the housekeeping for all owners: close, delete, fold and index.
+
+        Args:
+            keep_closed_for: Delete sessions that were closed for longer than so many seconds; None: delete none.
+            fold_after: Fold the deltas of turns that ended so many seconds ago.
+
+        Returns:
+            How much was done.
+        """
+        store = self._supervisor.store
+        collected = await store.call(Store.collect, keep_closed_for=keep_closed_for)
+        folded = await store.call(Store.fold, older_than=fold_after)
+        return Tidied(collected=collected, folded=folded, indexed=await store.call(Store.index))
+
+    async def load(self) -> Load:
+        """Count the running and waiting turns of all owners, in all processes.
+
+        Returns:
+            The counts.
+        """
+        return await self._supervisor.store.call(Store.load)
+
+    def observe_with(self, observer: Observer) -> None:
+        """Report writes and turns to an observer from now on.
+
+        Args:
+            observer: The observer.
+        """
+        self._supervisor.store.observer = observer
 
     @property
     def abandoned(self) -> int:
-        """How many agents, tools and titlers did not stop when they were told to, and were left behind."""
+        """How many agents, tools and titlers ignored their cancellation and were abandoned."""
         return 0 if self._last is None else self._last.abandoned
 
     @property
-    def _desk(self) -> Desk:
-        if self._entered is None:
-            raise StoreUnavailable("the app is not open", hint="Use it inside `async with backstay.open(…) as app:`.")
-        return self._entered
+    def _supervisor(self) -> TaskSupervisor:
+        return self._scope.supervisor
 
     @property
     def pool(self) -> Pool:
-        """The live agents that are kept between turns: what became of them, and a way to let go of some."""
-        return self._desk.runner.pool
+        """The live agents that are kept between turns: statistics, and methods to drop some."""
+        return self._supervisor.runner.pool
 
-    def _runner(self, crossing: Crossing, pulse: Pulse) -> Runner:
+    def _runner(self, store: AsyncStore, notifier: Notifier) -> Runner:
         clock = self._clock or SystemClock()
 
         def now() -> float:
@@ -327,20 +361,20 @@ class App:
 
         grace = self._timing.grace
         return Runner(
-            crossing,
-            pulse,
+            store,
+            notifier,
             self._makers,
-            Pool(crossing, self._pooling, grace, now),
-            Compactor(crossing, self._compaction, grace=grace, now=now),
+            Pool(store, self._pooling, self._per_owner, grace, now),
+            Compactor(store, self._compaction, grace=grace, now=now),
             timing=self._timing,
             lease_seconds=self._lease_seconds,
             follows_on=self._claim == "any",
         )
 
-    async def _opened(self) -> SqlStore:
-        """The store. If the caller is gone by the time it is open, it is closed again."""
+    async def _open_store(self) -> Store:
+        """Open the store on a thread. If the caller is cancelled meanwhile, the store is closed again."""
         threads = ThreadPoolExecutor(1, thread_name_prefix="backstay-opening")
-        opening = threads.submit(self._open)
+        opening = threads.submit(self._open_store_now)
         threads.shutdown(wait=False)
         try:
             return await asyncio.wrap_future(opening)
@@ -348,84 +382,107 @@ class App:
             opening.add_done_callback(_close_again)
             raise
 
-    def _open(self) -> SqlStore:
+    def _open_store_now(self) -> Store:
         store = open_store(self._where, clock=self._clock, limits=self._limits, lease_seconds=self._lease_seconds)
-        if not isinstance(store, SqlStore):
-            raise ConfigError(f"{self._where} is no store the runtime can use")
-        store.enter()
+        try:
+            store.register_worker()
+            # Read it now: it is cached, and later readers are on the event loop.
+            store.host  # noqa: B018
+        except BaseException:
+            store.close()
+            raise
         return store
 
-    async def _attend(self, desk: Desk, interval: Interval) -> None:
-        """Until the app closes: end turns whose holders are gone, and start what waits for our agents."""
-        version, looked, closing = -1, 0.0, desk.runner.closing
+    async def _claim_until_closed(self, supervisor: TaskSupervisor, delay: PollDelay) -> None:
+        """Until the app closes: end turns whose holders are dead, and start waiting turns for our agents."""
+        version, reaped, closing = -1, 0.0, supervisor.runner.closing
+        failures = 0
         while not closing.is_set():
             try:
-                if self._age(looked) >= self._timing.reap:
-                    looked = asyncio.get_running_loop().time()
-                    await self._look_after_the_dead(desk)
-                    desk.runner.pool.expire()
-                now = await desk.crossing.version()
-                if now != version:
-                    await self._claim_all(desk)
+                if self._age(reaped) >= self._timing.reap:
+                    reaped = asyncio.get_running_loop().time()
+                    await self._reap_and_resume(supervisor)
+                    supervisor.runner.pool.expire()
+                now = await supervisor.store.version()
+                if now != version or self._has_room:
+                    self._has_room = False
+                    await self._claim_all(supervisor)
                     version = now
+                if failures:
+                    log.warning("waiting turns are claimed again", extra={"failures": failures})
+                failures = 0
             except Exception:
-                # Whatever it was: nobody else here would look after what waits.
-                log.warning("waiting turns could not be claimed", exc_info=True)
-            await interval.elapse()
+                # Continue after any error: without this loop no waiting turn would start here. A lasting error is
+                # logged once.
+                if not failures:
+                    log.warning("waiting turns could not be claimed", exc_info=True)
+                failures += 1
+            await delay.wait()
 
-    async def _look_after_the_dead(self, desk: Desk) -> None:
-        """End the turns of those who are gone, and go on with what was interrupted, if that is the policy."""
-        store = desk.crossing.store
-        # On a thread: otherwise it might be the loop that finds, once a day, that it must be said again who works here.
-        await desk.crossing.read(store.enter)
-        await desk.crossing.read(store.reap)
+    async def _reap_and_resume(self, supervisor: TaskSupervisor) -> None:
+        """End the turns of dead workers, and resume interrupted turns if that is the policy."""
+        # On a thread: the registration of this worker is renewed once a day, with a write that would block the loop.
+        await supervisor.store.call(Store.register_worker)
+        await supervisor.store.call(Store.reap)
+        await supervisor.store.call(Store.register_agents, tuple(supervisor.runner.served))
         if self._on_interrupt != "resume":
             return
-        for turn, owner in await desk.crossing.read(store.interrupted, desk.runner.names):
-            if turn not in self._left_alone:
-                await self._resume(desk, turn, owner)
+        for turn, owner in await supervisor.store.run(commands.interrupted(supervisor.runner.served)):
+            if turn not in self._not_resumable:
+                await self._resume(supervisor, turn, owner)
 
-    async def _resume(self, desk: Desk, turn: TurnId, owner: str) -> None:
+    async def _resume(self, supervisor: TaskSupervisor, turn: TurnId, owner: str) -> None:
+        if supervisor.running.is_full(owner):
+            return  # A later pass resumes it.
         try:
-            desk.start(await desk.crossing.write(Store.resume, turn, owner=owner))
+            supervisor.start(
+                await supervisor.store.run(commands.resume(turn, owner=owner, agents=supervisor.runner.served))
+            )
         except (NotFound, Conflict) as error:
-            self._left_alone.add(turn)
+            self._not_resumable.add(turn)
             log.info("interrupted turn is left as it is", extra={"turn": turn, "error": str(error)})
 
-    async def _claim_all(self, desk: Desk) -> None:
-        """Take what waits. A claim under way is always waited for, so that no turn is opened and then forgotten."""
-        store = desk.crossing.store
-        while names := desk.runner.names:
-            if not await desk.crossing.read(store.has_work, names):
+    async def _claim_all(self, supervisor: TaskSupervisor) -> None:
+        """Claim and start waiting turns. A claim is never cancelled, so that no turn is opened and then not run."""
+        store, served = supervisor.store, supervisor.runner.served
+        while len(served):
+            except_owners = supervisor.running.full_owners()
+            if not await store.call(Store.has_work, served, except_owners=except_owners):
                 return
-            opened = await self._claim_one(desk, names)
+            opened = await self._claim_one(supervisor)
             if opened is None:
                 return
-            desk.start(opened)
+            supervisor.start(opened)
 
-    async def _claim_one(self, desk: Desk, names: tuple[str, ...]) -> OpenTurn | None:
-        store = desk.crossing.store
-        if desk.own is None:
-            return await desk.crossing.read(store.claim, names)
-        for turn, owner in tuple(desk.own.items()):
+    async def _claim_one(self, supervisor: TaskSupervisor) -> OpenTurn | None:
+        store, served = supervisor.store, supervisor.runner.served
+        if supervisor.own is None:
+            return await store.call(Store.claim, served, except_owners=supervisor.running.full_owners())
+        for turn, owner in tuple(supervisor.own.items()):
             try:
-                sent = await desk.crossing.read(store.turn, turn, owner=owner)
+                sent = await store.run(commands.turn(turn, owner=owner))
                 opened = None
                 if sent.state == "waiting":
-                    opened = await desk.crossing.read(partial(store.claim, session=sent.session, owner=owner), names)
+                    opened = await store.call(Store.claim, served, session=sent.session, owner=owner)
             except NotFound:
-                del desk.own[turn]  # It went with its session.
+                del supervisor.own[turn]  # It was deleted with its session.
                 continue
             if sent.state == "ended":
-                del desk.own[turn]
+                del supervisor.own[turn]
             if opened is not None:
                 return opened
         return None
+
+    def _claim_again(self) -> None:
+        """Check for waiting turns again: an owner that was at its limit can start another one."""
+        self._has_room = True
+        if self._claim_delay is not None:
+            self._claim_delay.wake()
 
     def _age(self, moment: float) -> float:
         return asyncio.get_running_loop().time() - moment
 
 
-def _close_again(opening: "Future[SqlStore]") -> None:
+def _close_again(opening: "Future[Store]") -> None:
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()

@@ -1,79 +1,77 @@
-"""The same app for scripts and notebooks: every verb waits. Nothing is decided here, only forwarded."""
+"""The blocking app, for scripts and notebooks: every method waits for its result.
+
+The methods of these classes are generated from those of the async handles, so both have the same names and parameters.
+"""
 
 import asyncio
+import inspect
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError
-from pathlib import Path
-from types import TracebackType
-from typing import Generic, Self, TypeVar
+from types import GenericAlias, TracebackType
+from typing import Concatenate, Generic, ParamSpec, Self, TypeVar, get_args
 
-from backstay.agents.adapters import AgentLike
-from backstay.agents.bridge import Bridge
-from backstay.clock import Clock
+from backstay.concurrency.ctrl_c import with_ctrl_c_held
+from backstay.concurrency.loop_bridge import LoopBridge
 from backstay.errors import StoreUnavailable
-from backstay.model.address import Address
-from backstay.model.content import Content
-from backstay.model.event import Cursor, Event, FeedEvent
-from backstay.model.export import Export, Imported
-from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
+from backstay.model.ids import SessionId, TurnId
 from backstay.model.limits import Limits
-from backstay.model.message import Message, NewMessage
-from backstay.model.search import SearchPage
-from backstay.model.session import Deleted, Session, SessionCursor, SessionFilter, SessionPage, Ttl
-from backstay.model.turn import Call, IfBusy, Outcome, Recorded, Turn
-from backstay.model.window import Moved, Window
-from backstay.runtime.app import App, Claim, OnInterrupt, open_app
-from backstay.runtime.compaction import Compaction
-from backstay.runtime.pool import Pool, Pooling
-from backstay.runtime.session import SessionHandle
-from backstay.runtime.timing import Timing
-from backstay.runtime.titles import Titler
-from backstay.runtime.turn import TurnHandle
-from backstay.store.port import ANY
-from backstay.store.signals import with_ctrl_c_held
+from backstay.runtime.app import App, open_app
+from backstay.runtime.session_handle import Session
+from backstay.runtime.turn_handle import Turn
+from backstay.runtime.turns.agent_pool import Pool, PoolStatistics
 
+P = ParamSpec("P")
 T = TypeVar("T")
+H = TypeVar("H")
+H_co = TypeVar("H_co", covariant=True)
+
 STUBBORN_SECONDS = 2.0
 
 
 class Portal:
-    """An event loop on a thread of its own, and the way to it."""
+    """Runs coroutines of any thread on an event loop that has a thread of its own."""
 
     def __init__(self) -> None:
-        # A loop that a Ctrl-C left half made would complain of itself when it goes.
+        # A loop that Ctrl-C interrupts while it is made would warn, when it is collected, that it was not closed.
         self._loop = with_ctrl_c_held(asyncio.new_event_loop)
-        self._bridge = Bridge(self._loop)
+        self._bridge = LoopBridge(self._loop)
         self._closed = False
-        self._inside = 0
-        self._door = threading.Condition()
+        self._calls = 0
+        self._condition = threading.Condition()
         self._thread = threading.Thread(target=self._loop.run_forever, name="backstay-loop", daemon=True)
         self._thread.start()
 
     def wait(self, work: Coroutine[object, object, T]) -> T:
-        """Run something on the loop and wait for it; Ctrl-C cancels it. `StoreUnavailable` once the app is closed."""
+        """Run a coroutine on the loop and wait for it; Ctrl-C cancels it.
+
+        Raises:
+            StoreUnavailable: The app is closed.
+            UsedAfterFork: This is a forked child process.
+        """
         if self.forked:
-            return self._bridge.wait(work)  # Which refuses. The door may be locked for ever here.
+            return self._bridge.wait(work)  # Raises. The condition may be locked for ever in a forked child.
         try:
-            self._come_in()
+            self._begin_call()
         except StoreUnavailable:
             work.close()
             raise
         try:
             return self._bridge.wait(work)
         except CancelledError:
-            self._refuse_closed()
+            self._require_open()
             raise
         finally:
-            self._go_out()
+            self._end_call()
 
     @property
     def forked(self) -> bool:
-        """Whether this is a child of the process that opened it: there is nothing here to wait for, nor to close."""
+        """Whether this is a forked child of the process that opened it: there is no loop to wait for or to close."""
         return self._bridge.forked
 
-    def each(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """What an async iterator gives, one by one."""
+    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+        """The items of an async iterator, one by one."""
         steps = _Steps(items)
         try:
             while True:
@@ -82,44 +80,44 @@ class Portal:
                 except StopAsyncIteration:
                     return
         finally:
-            # A closed portal has ended everything that was under way in it; a forked one never began anything.
+            # A closed portal has already ended the step under way; a forked one never began a step.
             if not (self._closed or self.forked):
                 self.wait(steps.close())
 
     def close(self) -> None:
-        """End what is under way, then stop the loop and its thread."""
+        """Cancel the coroutines under way, then stop the loop and its thread."""
         if self._closed or self.forked:
             return
-        with self._door:
+        with self._condition:
             self._closed = True
-        stubborn = self._bridge.wait(self._end_all()) or not self._all_are_out()
+        stubborn = self._bridge.wait(self._end_all()) or not self._wait_for_calls()
         if not stubborn:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
 
-    def _come_in(self) -> None:
-        """Be somebody for whom the loop must not stop."""
-        with self._door:
-            self._refuse_closed()
-            self._inside += 1
+    def _begin_call(self) -> None:
+        """Count a waiting thread: the loop does not stop before it has its answer."""
+        with self._condition:
+            self._require_open()
+            self._calls += 1
 
-    def _go_out(self) -> None:
-        with self._door:
-            self._inside -= 1
-            self._door.notify_all()
+    def _end_call(self) -> None:
+        with self._condition:
+            self._calls -= 1
+            self._condition.notify_all()
 
-    def _all_are_out(self) -> bool:
-        """Wait for those who came in before the app was closed: each is told so at its next step."""
-        with self._door:
-            return self._door.wait_for(lambda: not self._inside, STUBBORN_SECONDS)
+    def _wait_for_calls(self) -> bool:
+        """Wait for the threads that began a call before the app was closed; each gets `StoreUnavailable`."""
+        with self._condition:
+            return self._condition.wait_for(lambda: not self._calls, STUBBORN_SECONDS)
 
-    def _refuse_closed(self) -> None:
+    def _require_open(self) -> None:
         if self._closed:
             raise StoreUnavailable("the app is closed", hint="Open it again.")
 
     async def _end_all(self) -> bool:
-        """End every task; whether one ignores it. Then the loop is left to it: its thread is a daemon."""
+        """Cancel every task; returns whether one ignores it. The loop then runs on: its thread is a daemon."""
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
@@ -132,21 +130,21 @@ class Portal:
 
 
 class _Steps(Generic[T]):
-    """An async iterator that is asked step by step, and closed when the last step is over."""
+    """Reads an async iterator step by step, and closes it after the last step."""
 
     def __init__(self, items: AsyncIterator[T]) -> None:
         self._items = items
-        self._under_way: asyncio.Task[object] | None = None
+        self._task: asyncio.Task[object] | None = None
 
     async def next(self) -> T:
         """The next item."""
-        self._under_way = asyncio.current_task()
+        self._task = asyncio.current_task()
         return await anext(self._items)
 
     async def close(self) -> None:
-        """Close the iterator. A step that Ctrl-C cut off was cancelled and ends first; one that will not is left."""
-        if self._under_way is not None:
-            _, stubborn = await asyncio.wait({self._under_way}, timeout=STUBBORN_SECONDS)
+        """Close the iterator, after a step that Ctrl-C cancelled has ended. A step that ignores it is abandoned."""
+        if self._task is not None:
+            _, stubborn = await asyncio.wait({self._task}, timeout=STUBBORN_SECONDS)
             if stubborn:
                 return
         close = getattr(self._items, "aclose", None)
@@ -154,67 +152,11 @@ class _Steps(Generic[T]):
             await close()
 
 
-def open_blocking(
-    where: str | Path,
-    *,
-    agent: AgentLike | None = None,
-    agents: Mapping[str, AgentLike] | None = None,
-    owner: str = "local",
-    clock: Clock | None = None,
-    limits: Limits | None = None,
-    timing: Timing | None = None,
-    lease_seconds: float = 30.0,
-    on_interrupt: OnInterrupt = "leave",
-    titler: Titler | None = None,
-    compaction: Compaction | None = None,
-    pooling: Pooling | None = None,
-    prompt: bool = True,
-    claim: Claim = "any",
-) -> "BlockingApp":
-    """The app of `backstay.open`, to be used with a plain `with`."""
-    app = open_app(
-        where,
-        agent=agent,
-        agents=agents,
-        owner=owner,
-        clock=clock,
-        limits=limits,
-        timing=timing,
-        lease_seconds=lease_seconds,
-        on_interrupt=on_interrupt,
-        titler=titler,
-        compaction=compaction,
-        pooling=pooling,
-        prompt=prompt,
-        claim=claim,
-    )
-    return BlockingApp(app)
+class _Blocking(Generic[H_co]):
+    """The blocking form of an async handle."""
 
-
-class BlockingApp:
-    """Sessions and the agents that answer in them."""
-
-    def __init__(self, app: App) -> None:
-        self._app = app
-        self._opened: Portal | None = None
-
-    def __enter__(self) -> Self:
-        portal = Portal()
-        try:
-            portal.wait(self._app.__aenter__())
-        except BaseException:
-            portal.close()
-            raise
-        self._opened = portal
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        portal, self._opened = self._opened, None
-        if portal is not None and not portal.forked:
-            portal.wait(self._app.close())
-            portal.close()
+    def __init__(self, portal: Portal | None, handle: H_co) -> None:
+        self._opened, self._handle = portal, handle
 
     @property
     def _portal(self) -> Portal:
@@ -224,243 +166,241 @@ class BlockingApp:
             )
         return self._opened
 
-    @property
-    def pool(self) -> Pool:
-        """The live agents that are kept between turns."""
-        return self._app.pool
 
-    @property
-    def abandoned(self) -> int:
-        """How many agents and tools did not stop when they were told to, and were left behind."""
-        return self._app.abandoned
+def _waits(
+    method: Callable[Concatenate[H, P], Coroutine[object, object, T]],
+) -> Callable[Concatenate[_Blocking[H], P], T]:
+    """Make a method that waits for the result of this one."""
 
-    def turn(self, turn: TurnId) -> "BlockingTurn":
-        """A turn that was accepted before, by whatever process."""
-        return BlockingTurn(self._portal, self._portal.wait(self._app.turn(turn)))
+    def wait(self: _Blocking[H], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._portal.wait(method(self._handle, *args, **kwargs))
 
-    def session(
-        self, which: Address | SessionId | None = None, *, ttl: Ttl | None = None, agent: str = "default"
-    ) -> "BlockingSession":
-        """The session behind an address, made if need be; or the one with this id; or a new one."""
-        return BlockingSession(self._portal, self._portal.wait(self._app.session(which, ttl=ttl, agent=agent)))
-
-    def send(
-        self,
-        to: Address | SessionId,
-        content: Content,
-        *,
-        agent: str = "default",
-        request_id: str | None = None,
-        if_busy: IfBusy = "enqueue",
-        ttl: Ttl | None = None,
-    ) -> "BlockingTurn":
-        """Say something at an address, whose session is made with it if need be, or in a session."""
-        sent = self._app.send(to, content, agent=agent, request_id=request_id, if_busy=if_busy, ttl=ttl)
-        return BlockingTurn(self._portal, self._portal.wait(sent))
-
-    def import_session(self, export: Export) -> Imported:
-        """Take in a session that was exported."""
-        return self._portal.wait(self._app.import_session(export))
-
-    def sessions(
-        self, filter: SessionFilter = ANY, *, after: SessionCursor | None = None, limit: int = 50
-    ) -> SessionPage:
-        """Sessions, newest first."""
-        return self._portal.wait(self._app.sessions(filter, after=after, limit=limit))
-
-    def search(self, text: str, *, filter: SessionFilter = ANY, limit: int = 20) -> SearchPage:
-        """Messages that match, best first."""
-        return self._portal.wait(self._app.search(text, filter=filter, limit=limit))
-
-    def follow(self, after: int | None = None) -> Iterator[FeedEvent]:
-        """What happens in all of the owner's sessions; never ends by itself."""
-        return self._portal.each(self._app.follow(after))
+    return _named_like(method, wait)
 
 
-class BlockingTurn:
+def _iterates(
+    method: Callable[Concatenate[H, P], AsyncIterator[T]],
+) -> Callable[Concatenate[_Blocking[H], P], Iterator[T]]:
+    """Make a method that waits for each item of this one."""
+
+    def iterate(self: _Blocking[H], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return self._portal.iterate(method(self._handle, *args, **kwargs))
+
+    item = get_args(inspect.signature(method).return_annotation)[0]
+    return _named_like(method, iterate, returns=GenericAlias(Iterator, item))
+
+
+def _opens_turn(
+    method: Callable[Concatenate[H, P], Coroutine[object, object, Turn]],
+) -> Callable[Concatenate[_Blocking[H], P], "BlockingTurn"]:
+    """Make a method that waits for this one and returns the blocking form of its turn."""
+
+    def open_handle(self: _Blocking[H], /, *args: P.args, **kwargs: P.kwargs) -> "BlockingTurn":
+        return BlockingTurn(self._portal, self._portal.wait(method(self._handle, *args, **kwargs)))
+
+    return _named_like(method, open_handle, returns="BlockingTurn")
+
+
+def _opens_session(
+    method: Callable[Concatenate[H, P], Coroutine[object, object, Session]],
+) -> Callable[Concatenate[_Blocking[H], P], "BlockingSession"]:
+    """Make a method that waits for this one and returns the blocking form of its session."""
+
+    def open_handle(self: _Blocking[H], /, *args: P.args, **kwargs: P.kwargs) -> "BlockingSession":
+        return BlockingSession(self._portal, self._portal.wait(method(self._handle, *args, **kwargs)))
+
+    return _named_like(method, open_handle, returns="BlockingSession")
+
+
+def _named_like(
+    method: Callable[..., object], blocking: Callable[P, T], *, returns: object = inspect.Signature.empty
+) -> Callable[P, T]:
+    """The blocking function with the name, parameters and docstring of the async one."""
+    signature = inspect.signature(method)
+    if returns is not inspect.Signature.empty:
+        signature = signature.replace(return_annotation=returns)
+    blocking.__name__, blocking.__doc__ = method.__name__, method.__doc__
+    blocking.__qualname__ = f"Blocking.{method.__name__}"
+    blocking.__signature__ = signature  # type: ignore[attr-defined]  # read by `inspect`
+    return blocking
+
+
+class BlockingTurn(_Blocking[Turn]):
     """A turn that was accepted."""
-
-    def __init__(self, portal: Portal, turn: TurnHandle) -> None:
-        self._portal, self._turn = portal, turn
 
     @property
     def id(self) -> TurnId:
         """The turn's id."""
-        return self._turn.id
+        return self._handle.id
 
     @property
     def session(self) -> SessionId:
-        """The session it belongs to."""
-        return self._turn.session
+        """The session it belongs to: another one than asked for, if it was sent to a fork."""
+        return self._handle.session
 
     @property
     def repeated(self) -> bool:
         """Whether this request had been accepted before."""
-        return self._turn.repeated
+        return self._handle.repeated
 
     @property
     def forked_from(self) -> SessionId | None:
-        """The busy session it was kept out of."""
-        return self._turn.forked_from
+        """The busy session that it was forked from, with `if_busy="fork"`."""
+        return self._handle.forked_from
 
-    def read(self) -> Turn:
-        """The turn as it is now."""
-        return self._portal.wait(self._turn.read())
-
-    def events(self, after: int | None = None) -> Iterator[Event]:
-        """The turn's story, replayed, then live until it ends."""
-        return self._portal.each(self._turn.events(after))
-
-    def outcome(self) -> Outcome:
-        """How the turn ended; waits until it has."""
-        return self._portal.wait(self._turn.outcome())
-
-    def cancel(self) -> Outcome:
-        """Stop the turn, wherever it runs."""
-        return self._portal.wait(self._turn.cancel())
-
-    def calls(self) -> tuple[Call, ...]:
-        """Its tool calls and what is known of their effects."""
-        return self._portal.wait(self._turn.calls())
-
-    def approve(self, call: str, *, arguments_hash: str | None = None) -> Call:
-        """Allow a tool call that asked."""
-        return self._portal.wait(self._turn.approve(call, arguments_hash=arguments_hash))
-
-    def deny(self, call: str, *, arguments_hash: str | None = None) -> Call:
-        """Forbid a tool call that asked."""
-        return self._portal.wait(self._turn.deny(call, arguments_hash=arguments_hash))
+    read = _waits(Turn.read)
+    events = _iterates(Turn.events)
+    outcome = _waits(Turn.outcome)
+    cancel = _waits(Turn.cancel)
+    release = _waits(Turn.release)
+    calls = _waits(Turn.calls)
+    approve = _waits(Turn.approve)
+    deny = _waits(Turn.deny)
 
 
-class BlockingSession:
-    """One session."""
-
-    def __init__(self, portal: Portal, session: SessionHandle) -> None:
-        self._portal, self._session = portal, session
+class BlockingSession(_Blocking[Session]):
+    """One session: send to it, read it, go back in it."""
 
     @property
     def id(self) -> SessionId:
         """The session's id."""
-        return self._session.id
+        return self._handle.id
 
-    def send(
-        self,
-        content: Content,
-        *,
-        request_id: str | None = None,
-        if_busy: IfBusy = "enqueue",
-        expect_revision: int | None = None,
-        agent: str | None = None,
-    ) -> BlockingTurn:
-        """Say something. Durable when this returns."""
-        sent = self._session.send(
-            content, request_id=request_id, if_busy=if_busy, expect_revision=expect_revision, agent=agent
-        )
-        return BlockingTurn(self._portal, self._portal.wait(sent))
+    @property
+    def owner(self) -> str:
+        """The session's owner."""
+        return self._handle.owner
 
-    def steer(self, content: Content, *, request_id: str | None = None) -> BlockingTurn:
-        """Say something to the running turn."""
-        return BlockingTurn(self._portal, self._portal.wait(self._session.steer(content, request_id=request_id)))
+    send = _opens_turn(Session.send)
+    steer = _opens_turn(Session.steer)
+    record = _waits(Session.record)
+    retry = _opens_turn(Session.retry)
+    edit = _opens_turn(Session.edit)
+    turn = _opens_turn(Session.turn)
+    waiting = _waits(Session.waiting)
+    read = _waits(Session.read)
+    messages = _waits(Session.messages)
+    lineage = _waits(Session.lineage)
+    export = _waits(Session.export)
+    export_to = _waits(Session.export_to)
+    follow = _iterates(Session.follow)
+    undo = _waits(Session.undo)
+    redo = _waits(Session.redo)
+    compact = _waits(Session.compact)
+    fork = _opens_session(Session.fork)
+    rename = _waits(Session.rename)
+    pin = _waits(Session.pin)
+    archive = _waits(Session.archive)
+    tag = _waits(Session.tag)
+    end = _waits(Session.end)
+    delete = _waits(Session.delete)
 
-    def record(
-        self,
-        messages: Sequence[NewMessage],
-        *,
-        request_id: str | None = None,
-        if_busy: IfBusy = "enqueue",
-        expect_revision: int | None = None,
-    ) -> Recorded:
-        """Add finished messages of an agent that is run elsewhere."""
-        return self._portal.wait(
-            self._session.record(messages, request_id=request_id, if_busy=if_busy, expect_revision=expect_revision)
-        )
 
-    def retry(
-        self, *, agent: str | None = None, request_id: str | None = None, expect_revision: int | None = None
-    ) -> BlockingTurn:
-        """Have the last input answered again."""
-        retried = self._session.retry(agent=agent, request_id=request_id, expect_revision=expect_revision)
-        return BlockingTurn(self._portal, self._portal.wait(retried))
+class BlockingPool(_Blocking[Pool]):
+    """The live agents that are kept between turns. Its methods run on the loop, which alone may close an agent."""
 
-    def edit(
-        self,
-        message: MessageId,
-        content: Content,
-        *,
-        agent: str | None = None,
-        request_id: str | None = None,
-        expect_revision: int | None = None,
-    ) -> BlockingTurn:
-        """Say something else in place of an earlier message."""
-        edited = self._session.edit(
-            message, content, agent=agent, request_id=request_id, expect_revision=expect_revision
-        )
-        return BlockingTurn(self._portal, self._portal.wait(edited))
+    @property
+    def statistics(self) -> PoolStatistics:
+        """The current counts."""
+        return self._portal.wait(_result_of(lambda: self._handle.statistics))
 
-    def turn(self, turn: TurnId) -> BlockingTurn:
-        """A turn of this session that was accepted before."""
-        return BlockingTurn(self._portal, self._portal.wait(self._session.turn(turn)))
+    def trim(self, keep: int = 0) -> int:
+        """Close unused agents, the least recently used first, until so many are kept; returns how many were closed."""
+        return self._portal.wait(_result_of(lambda: self._handle.trim(keep)))
 
-    def waiting(self) -> tuple[Turn, ...]:
-        """The turns that wait, in the order they will run."""
-        return self._portal.wait(self._session.waiting())
+    def expire(self) -> int:
+        """Close agents that were idle for too long; returns how many."""
+        return self._portal.wait(_result_of(self._handle.expire))
 
-    def read(self) -> Session:
-        """The session as it is now."""
-        return self._portal.wait(self._session.read())
 
-    def messages(self, *, window: WindowId | None = None, last: int | None = None) -> tuple[Message, ...]:
-        """What stands in the session's window, or in another of its windows."""
-        return self._portal.wait(self._session.messages(window=window, last=last))
+async def _result_of(work: Callable[[], T]) -> T:
+    return work()
 
-    def lineage(self) -> tuple[Window, ...]:
-        """All windows, oldest first."""
-        return self._portal.wait(self._session.lineage())
 
-    def export(self) -> Export:
-        """All that is known of it, as a document that any app can import."""
-        return self._portal.wait(self._session.export())
+class BlockingApp(_Blocking[App]):
+    """Sessions and the agents that answer in them."""
 
-    def follow(self, after: Cursor | int = 0) -> Iterator[Event]:
-        """The session's story, then live."""
-        return self._portal.each(self._session.follow(after))
+    def __init__(self, app: App) -> None:
+        super().__init__(None, app)
 
-    def undo(self, *, expect_revision: int | None = None) -> Moved:
-        """Take the last turn back."""
-        return self._portal.wait(self._session.undo(expect_revision=expect_revision))
+    def __enter__(self) -> Self:
+        portal = Portal()
+        try:
+            portal.wait(self._handle.__aenter__())
+        except BaseException:
+            portal.close()
+            raise
+        self._opened = portal
+        return self
 
-    def redo(self, *, expect_revision: int | None = None) -> Moved:
-        """Bring back what the last undo took."""
-        return self._portal.wait(self._session.redo(expect_revision=expect_revision))
+    def __del__(self) -> None:
+        portal = getattr(self, "_opened", None)
+        if portal is not None and not portal.forked:
+            warnings.warn(
+                "an app was dropped while open; use `with backstay.open_blocking(…) as app:`",
+                ResourceWarning,
+                stacklevel=1,
+                source=self,
+            )
 
-    def compact(self, *, keep: int | None = None, focus: str = "") -> Window:
-        """Have everything but the last `keep` tokens summarised; the window to read."""
-        return self._portal.wait(self._session.compact(keep=keep, focus=focus))
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        portal, self._opened = self._opened, None
+        if portal is not None and not portal.forked:
+            portal.wait(self._handle.close())
+            portal.close()
 
-    def fork(self, at: MessageId | TurnId | None = None) -> "BlockingSession":
-        """A new session from the ended turns of this one, up to and including a message or a turn."""
-        return BlockingSession(self._portal, self._portal.wait(self._session.fork(at)))
+    @property
+    def owner(self) -> str:
+        """The owner of the sessions."""
+        return self._handle.owner
 
-    def rename(self, title: str | None) -> Session:
-        """Give it a title."""
-        return self._portal.wait(self._session.rename(title))
+    @property
+    def limits(self) -> Limits:
+        """The limits for names, messages and attachments."""
+        return self._handle.limits
 
-    def pin(self, pinned: bool = True) -> Session:
-        """Pin or unpin."""
-        return self._portal.wait(self._session.pin(pinned))
+    @property
+    def host(self) -> str:
+        """The host of workspace addresses that name none."""
+        return self._handle.host
 
-    def archive(self, archived: bool = True) -> Session:
-        """Put away or bring back."""
-        return self._portal.wait(self._session.archive(archived))
+    @property
+    def pool(self) -> BlockingPool:
+        """The live agents that are kept between turns."""
+        return BlockingPool(self._portal, self._handle.pool)
 
-    def tag(self, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Session:
-        """Add and remove tags."""
-        return self._portal.wait(self._session.tag(add=add, remove=remove))
+    @property
+    def abandoned(self) -> int:
+        """How many agents, tools and titlers ignored their cancellation and were abandoned."""
+        return self._handle.abandoned
 
-    def end(self) -> Session:
-        """End it for good."""
-        return self._portal.wait(self._session.end())
+    session = _opens_session(App.session)
+    send = _opens_turn(App.send)
+    turn = _opens_turn(App.turn)
+    resume = _opens_turn(App.resume)
+    sessions = _waits(App.sessions)
+    search = _waits(App.search)
+    follow = _iterates(App.follow)
+    import_session = _waits(App.import_session)
+    load = _waits(App.load)
+    tidy = _waits(App.tidy)
 
-    def delete(self) -> Deleted:
-        """Remove it and what it said."""
-        return self._portal.wait(self._session.delete())
+
+def _blocking(opening: Callable[P, App]) -> Callable[P, BlockingApp]:
+    def open_blocking(*args: P.args, **kwargs: P.kwargs) -> BlockingApp:
+        return BlockingApp(opening(*args, **kwargs))
+
+    named = _named_like(opening, open_blocking, returns=BlockingApp)
+    named.__name__ = named.__qualname__ = "open_blocking"
+    named.__doc__ = "The app of `backstay.open`, to be used with a plain `with`." + _rest(opening.__doc__)
+    return named
+
+
+def _rest(doc: str | None) -> str:
+    """A docstring without its first line."""
+    return (doc or "").partition("\n")[1] + (doc or "").partition("\n")[2]
+
+
+open_blocking = _blocking(open_app)

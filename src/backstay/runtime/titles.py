@@ -1,4 +1,4 @@
-"""Titles: asked of a titler after the first turn, and never put over a person's own."""
+"""Session titles: a titler proposes one after a turn. An existing title is never replaced."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -6,28 +6,28 @@ from collections.abc import Awaitable, Callable
 from backstay.errors import BackstayError
 from backstay.model.message import Message
 from backstay.model.turn import OpenTurn
-from backstay.runtime.desk import Desk
-from backstay.store.port import Store
+from backstay.runtime.task_supervisor import TaskSupervisor
+from backstay.store import commands
 
 Titler = Callable[[tuple[Message, ...]], Awaitable[str]]
 
 log = logging.getLogger("backstay.runtime")
 
 
-async def give_title(desk: Desk, turn: OpenTurn, titler: Titler) -> None:
-    """Title the turn's session if it has no title yet. A titler that fails costs nothing but its title."""
-    crossing = desk.crossing
+async def give_title(supervisor: TaskSupervisor, opened: OpenTurn, titler: Titler) -> None:
+    """Give the turn's session a title if it has none. A failing titler is logged and affects nothing else."""
+    store = supervisor.store
     try:
-        session = await crossing.read(crossing.store.session, turn.session, owner=turn.owner)
+        session = await store.run(commands.session(opened.session, owner=opened.owner))
         if session.title is not None:
             return
-        page = await crossing.read(crossing.store.messages, turn.session, owner=turn.owner, last=20)
+        page = await store.run(commands.messages(opened.session, owner=opened.owner, last=20))
         title = await titler(page.messages)
-        renamed = await crossing.write(Store.rename, turn.session, title, owner=turn.owner, by="agent")
+        renamed = await store.run(commands.rename(opened.session, title, owner=opened.owner, by="agent"))
     except BackstayError as error:
-        log.info("session stays without a title", extra={"session": turn.session, "error": str(error)})
+        log.info("session has no title", extra={"session": opened.session, "error": str(error)})
     except (Exception, SystemExit):
-        # It would end the whole program, and every turn with it.
-        log.warning("titler failed", extra={"session": turn.session}, exc_info=True)
+        # `SystemExit` would end the whole program, and every turn with it.
+        log.warning("titler failed", extra={"session": opened.session, "turn": opened.id}, exc_info=True)
     else:
-        desk.pulse.tell(turn.session, renamed.last_event)
+        supervisor.notifier.publish_result(renamed)

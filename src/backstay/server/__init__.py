@@ -1,1 +1,1 @@
-"""The server: the runtime behind HTTP, and nothing that the log does not say."""
+"""The HTTP server on top of the runtime. All state of sessions is in the store."""

@@ -1,25 +1,29 @@
-"""Serving: from settings to a server that answers, alone or with several workers."""
+"""Starts a server from settings: in this process, or with several workers under a supervisor."""
 
 import asyncio
 import socket
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import msgspec
 
-from backstay.agents.ladder import Ladder
+from backstay.agents.selection.selection import AgentSelection
 from backstay.config import Settings
 from backstay.errors import ConfigError
-from backstay.server import worker
-from backstay.server.casting import cast
-from backstay.server.firsttoken import ensure_token, make_link
-from backstay.server.logs import set_up
-from backstay.server.stopping import Stopping
-from backstay.server.supervisor import Supervisor
-from backstay.store import About, open_store
+from backstay.server.auth.first_token import ensure_token, make_link, record_origins
+from backstay.server.process import worker
+from backstay.server.process.readiness import WorkersWaiting
+from backstay.server.process.shutdown import Shutdown
+from backstay.server.process.stand_in import StandIn
+from backstay.server.process.store_retry import retry_opening
+from backstay.server.process.supervisor import Supervisor
+from backstay.server.telemetry.logs import set_up
+from backstay.store import About, Store, open_store
 
 
 class Serving(msgspec.Struct, frozen=True, kw_only=True):
-    """What is served, told to the person who started it. `sign_in` works once; it is for them and for no log."""
+    """The announcement of a server that starts. `sign_in` works once, and may be shown only on a terminal."""
 
     url: str
     sign_in: str | None
@@ -30,38 +34,105 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
     store: About
 
 
-def serve(settings: Settings, ladder: Ladder, announce: Callable[[Serving], None]) -> None:
-    """Listen, say so, and answer until told to stop. Who answers was decided once, for all workers."""
-    stopping = Stopping()
+def serve(settings: Settings, selection: AgentSelection, announce: Callable[[Serving], None], *, link: bool) -> None:
+    """Listen, announce it, and serve until a stop signal. The agent was selected once, for all workers.
+
+    If the store has a fault that can be temporary, the server waits for it, both here and later in every worker. With
+    `link`, the announcement contains a link that signs in one browser: `announce` must keep it secret.
+
+    Raises:
+        BackstayError: The server cannot serve, and waiting would not help.
+    """
+    stopping = Shutdown()
     set_up(settings.log_level, settings.log_format)
-    settings = msgspec.structs.replace(settings, agent=ladder.agent)
-    # A name that leads nowhere is told at once, not by every worker.
-    agents = cast(settings.agent, settings, demo=settings.demo)
-    listener = _listen(settings)
-    with listener:
-        announce(_prepare(settings, ladder, tuple(agents), listener))
-        # In a demonstration the server is crashed on purpose, and must come back.
-        if settings.workers == 1 and not settings.demo:
-            worker.run(settings, listener, stopping, why=ladder.why)
-        else:
-            asyncio.run(Supervisor(settings, listener, stopping, ladder.why).run())
+    settings = msgspec.structs.replace(settings, agent=selection.agent)
+    # Check the agent specifications here, so that a wrong one is reported once and not by every worker.
+    agents = worker.agents_of(settings)
+    with _listen(settings) as listener:
+        prepare = partial(_prepare, settings, selection, tuple(agents), listener, link=link)
+        worker.on_a_loop(_serve(settings, selection.why, listener, stopping, prepare=prepare, announce=announce))
 
 
-def _prepare(settings: Settings, ladder: Ladder, agents: tuple[str, ...], listener: socket.socket) -> Serving:
-    """Open the store once before anybody serves it: migrate it, and see that there is a token."""
-    url = _url(settings, listener)
+async def _serve(
+    settings: Settings,
+    why: str,
+    listener: socket.socket,
+    stopping: Shutdown,
+    *,
+    prepare: Callable[[], Serving],
+    announce: Callable[[Serving], None],
+) -> None:
+    # Handle signals from here to the end: one that arrives between two steps is passed to the next step.
+    with stopping.handled_by(lambda _: None):
+        serving = await _prepared(settings, listener, stopping, prepare)
+        if serving is None:
+            return
+        announce(serving)
+        # In a demo, the agent crashes the server on purpose, so a supervisor must restart it.
+        if settings.workers > 1 or settings.demo:
+            await Supervisor(settings, listener, stopping, why).run()
+            return
+        only = _OnlyWorker(settings, listener)
+        try:
+            await worker.run(settings, listener, stopping, only, why=why)
+        finally:
+            await only.stand_in.close()
+
+
+async def _prepared(
+    settings: Settings, listener: socket.socket, stopping: Shutdown, prepare: Callable[[], Serving]
+) -> Serving | None:
+    """Prepare the store and return the announcement; None if a stop signal came first."""
+    only = _OnlyWorker(settings, listener)
+    preparing = asyncio.ensure_future(retry_opening(partial(asyncio.to_thread, prepare), only.waiting))
+    try:
+        with stopping.handled_by(lambda _: preparing.cancel()):
+            return await preparing
+    except asyncio.CancelledError:
+        return None
+    finally:
+        await only.stand_in.close()
+
+
+class _OnlyWorker:
+    """Reports to the stand-in how far this process is with opening the store."""
+
+    def __init__(self, settings: Settings, listener: socket.socket) -> None:
+        self.stand_in = StandIn(settings, listener)
+
+    async def waiting(self, waiting: WorkersWaiting) -> None:
+        await self.stand_in.wait(0, waiting)
+
+    async def opened(self) -> None:
+        await self.stand_in.serve(0)
+
+
+def _prepare(
+    settings: Settings, selection: AgentSelection, agents: tuple[str, ...], listener: socket.socket, *, link: bool
+) -> Serving:
+    """Open the store once before any worker does: migrate it, set its languages, and create a missing first token."""
+    origins = _origins(settings, listener.getsockname()[1])
+    url = f"{origins[0]}/"
     with open_store(settings.db) as store:
-        token_file = str(ensure_token(store, settings)) if settings.auth else None
-        sign_in = f"{url}login#{make_link(store, settings.owner)}" if settings.auth else None
+        if settings.search_languages:
+            store.set_search_languages(settings.search_languages)
+        token_file = str(_token_file(store, settings, origins)) if settings.auth else None
+        sign_in = f"{url}login#{make_link(store, settings.owner)}" if settings.auth and link else None
         return Serving(
             url=url,
             sign_in=sign_in,
             token_file=token_file,
             workers=settings.workers,
             agent=agents,
-            why=ladder.why,
+            why=selection.why,
             store=store.about(),
         )
+
+
+def _token_file(store: Store, settings: Settings, origins: tuple[str, ...]) -> Path:
+    path = ensure_token(store, settings)
+    record_origins(path, origins)
+    return path
 
 
 def _listen(settings: Settings) -> socket.socket:
@@ -70,14 +141,20 @@ def _listen(settings: Settings) -> socket.socket:
     except OSError as error:
         raise ConfigError(
             f"cannot listen on {settings.host} port {settings.port}: {error.strerror}",
-            hint="Choose another with --host and --port; port 0 takes a free one.",
+            hint="Choose another with --host and --port; port 0 selects a free one.",
         ) from error
 
 
-def _url(settings: Settings, listener: socket.socket) -> str:
-    port = listener.getsockname()[1]
-    named = settings.allowed_hosts[0] if settings.allowed_hosts else settings.host
-    host = f"[{named}]" if ":" in named and not named.startswith("[") else named
-    if settings.https:
-        return f"https://{host}/"
-    return f"http://{host}:{port}/"
+def _origins(settings: Settings, port: int) -> tuple[str, ...]:
+    """The origins under which clients reach this server: one for each allowed host."""
+    names = settings.allowed_hosts or (settings.host,)
+    return tuple(_origin(name, None if settings.https else port) for name in names)
+
+
+def _origin(name: str, port: int | None) -> str:
+    """The origin of a host name, which may include a port. `port` None means HTTPS, through a proxy."""
+    scheme = "https" if port is None else "http"
+    if name.count(":") == 1 or "]:" in name:
+        return f"{scheme}://{name}"
+    host = f"[{name}]" if ":" in name and not name.startswith("[") else name
+    return f"{scheme}://{host}" if port is None else f"{scheme}://{host}:{port}"

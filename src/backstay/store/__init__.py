@@ -9,15 +9,14 @@ from typing import cast
 
 from backstay.clock import Clock, SystemClock
 from backstay.errors import ConfigError
-from backstay.model.about import About
 from backstay.model.limits import Limits
+from backstay.model.operations.store_info import About
 from backstay.store.engine import Engine
-from backstay.store.port import Store
 from backstay.store.sqlite.engine import SqliteEngine
-from backstay.store.sqlstore import SqlStore
+from backstay.store.store import Store
 
 _POSTGRES = ("postgresql://", "postgres://")
-# What pathlib makes of a URL.
+# The beginning of a URL after pathlib has joined its slashes.
 _SHORTENED = ("postgresql:/", "postgres:/", "sqlite:/")
 # How PostgreSQL's own programs also name a database.
 _WORDS = re.compile(r"\s*(host|hostaddr|port|user|password|dbname|service)\s*=.*")
@@ -33,14 +32,26 @@ def open_store(
     lease_seconds: float = 30.0,
     wait_seconds: float = 10.0,
 ) -> Store:
-    """Open a store, made if it is not there: a path, or a URL such as `sqlite:///chat.db` or `postgresql://…`.
+    """Open a store, and create it if it does not exist.
 
-    A holder that is silent for `lease_seconds` may be taken for dead; a write that cannot begin within `wait_seconds`,
-    because another process holds the store, raises `StoreUnavailable`. On PostgreSQL a clock that is given stands in
-    for the server's, and `?connections=32` in its URL says how many connections there may be at most (16).
+    Args:
+        where: A path, or a URL such as `sqlite:///chat.db` or `postgresql://…`. `?connections=32` in the URL of a
+            PostgreSQL database sets the size of the connection pool (16).
+        clock: The source of time; None: the machine's. On PostgreSQL it replaces the server's clock too.
+        limits: The limits for names, messages and attachments.
+        lease_seconds: A worker that does not renew its leases for this time counts as dead.
+        wait_seconds: How long a write may wait to begin while another process holds the store.
+
+    Returns:
+        The store, to be used with `with`.
+
+    Raises:
+        ConfigError: `where` does not name a store, or the PostgreSQL driver is not installed.
+        StoreUnavailable: The database cannot be opened.
+        SchemaMismatch: Another version of Backstay, or another program, wrote the database.
     """
     engine = _postgres if is_postgres(where) else _sqlite
-    return SqlStore(
+    return Store(
         engine(
             where,
             clock=clock,
@@ -70,7 +81,7 @@ def _postgres(
     engine = module.PostgresEngine(
         str(where), clock=clock, limits=limits, lease_seconds=lease_seconds, wait_seconds=wait_seconds
     )
-    return cast(Engine, engine)  # the module is loaded by its name, which tells no types
+    return cast(Engine, engine)  # loaded by name, so without its types
 
 
 def is_postgres(where: str | Path) -> bool:
@@ -95,7 +106,9 @@ def load_postgres(name: str) -> ModuleType:
 def sqlite_path(where: str | Path) -> Path:
     """The database file that a path or URL names."""
     if not isinstance(where, str | PathLike):
-        raise ConfigError(f"{where!r} names no store", hint="Write a path or a URL; a setting may be missing.")
+        raise ConfigError(
+            f"{where!r} is not the name of a store", hint="Write a path or a URL; a setting may be missing."
+        )
     text = _without_scheme(str(where))
     _refuse_server(text)
     if not text or text == ":memory:" or "\0" in text or not _is_text(text):
@@ -108,30 +121,30 @@ def _without_scheme(text: str) -> str:
     if not mark:
         return text
     if scheme != "sqlite" or not rest.startswith("/"):
-        # No more of it is shown than what is no secret.
+        # Only the scheme is shown: the rest may contain a password.
         raise ConfigError(
-            f"{scheme + mark!r} names no store",
+            f"{scheme + mark!r} is not the URL of a store",
             hint="Write a path, sqlite:/// and a path, or postgresql://host/database.",
         )
     return rest[1:]
 
 
 def _refuse_server(text: str) -> None:
-    """Raise if somebody meant a server: a file of that name would have the password in it."""
+    """Raise if the text is meant to name a server: a file of that name would contain the password."""
     if text.startswith(_SHORTENED):
         raise ConfigError(
-            f"what begins with {text.partition('/')[0] + '/'!r} was a URL before it became a path",
+            f"the path that begins with {text.partition('/')[0] + '/'!r} was a URL before it became a path",
             hint="Pass a URL as text, not as a Path.",
         )
     if found := _WORDS.fullmatch(text):
         raise ConfigError(
-            f"what begins with {found[1] + '='!r} names a PostgreSQL server, and no file",
+            f"the text that begins with {found[1] + '='!r} names a PostgreSQL server, not a file",
             hint="Write it as a URL: postgresql://user@host:5432/database.",
         )
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name can be said in UTF-8: a file whose name cannot is none that SQLite could open."""
+    """Whether a name can be encoded as UTF-8. SQLite cannot open a file whose name cannot."""
     try:
         name.encode()
     except UnicodeEncodeError:

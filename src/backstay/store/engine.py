@@ -1,48 +1,69 @@
-"""What a database engine must offer for the verbs to run on it."""
+"""The interface that a database engine provides to the verbs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from backstay.errors import StoreUnavailable
-from backstay.model.about import About
 from backstay.model.ids import IdSource, WorkerId
 from backstay.model.lease import Lease
 from backstay.model.limits import Limits
-from backstay.model.searchtext import SearchQuery
+from backstay.model.operations.store_info import About
+from backstay.model.search.terms import SearchQuery
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-# A row is what the driver gives; the verbs turn it into a value where they read it.
+# A row as the driver returns it; the verbs convert it to a value where they read it.
 Row = tuple[Any, ...]
 Parameter = str | bytes | int | float | None
 
 
 class Overtaken(Exception):
-    """Another transaction was first: the engine runs the verb again, which then sees what they did."""
+    """Another transaction was first. The engine runs the verb again, which then sees the other one's changes."""
+
+
+class SyncNeeded(Exception):
+    """The verb started without a sync and must not be lost. The engine runs it again, with a sync."""
+
+
+class Holding(NamedTuple):
+    """A session with a holder: its owner, and the lease."""
+
+    owner: str
+    lease: Lease
 
 
 class Transaction(Protocol):
-    """One transaction, as a verb sees it. Every statement in it happens, or none does."""
+    """One transaction, as a verb sees it: atomic, all of its statements or none."""
+
+    @property
+    def met(self) -> list[Holding]:
+        """The holdings in the session rows that the verb has read, as `session_row.note_holder` records them."""
+        ...
 
     @property
     def limits(self) -> Limits:
-        """How much is accepted."""
+        """The limits on input."""
+        ...
+
+    @property
+    def host(self) -> str:
+        """The name of this machine in workspace addresses."""
         ...
 
     @property
     def ids(self) -> IdSource:
-        """Where new ids come from."""
+        """The source of new ids."""
         ...
 
     @property
     def worker(self) -> WorkerId:
-        """On whose behalf it runs."""
+        """The worker on whose behalf the transaction runs."""
         ...
 
     @property
     def now(self) -> int:
-        """The wall clock, the same for the whole transaction."""
+        """The wall clock, the same during the whole transaction."""
         ...
 
     def one(self, query: str, /, **parameters: Parameter) -> Row | None:
@@ -54,7 +75,7 @@ class Transaction(Protocol):
         ...
 
     def run(self, query: str, /, **parameters: Parameter) -> int:
-        """Run a named statement; how many rows it changed."""
+        """Run a named statement; returns how many rows it changed."""
         ...
 
     def run_many(self, query: str, rows: Sequence[Mapping[str, Parameter]], /) -> None:
@@ -62,11 +83,24 @@ class Transaction(Protocol):
         ...
 
     def vouch(self) -> None:
-        """What was found is about to be acknowledged again: it must be as durable as if it were written now."""
+        """Make earlier commits durable before their result is acknowledged again, as if they were written now."""
+        ...
+
+    def require_sync(self) -> None:
+        """Return only if the commit will wait for the disk; otherwise the verb is run again in one that does."""
         ...
 
     def lease(self) -> tuple[int, str]:
-        """When a lease taken now would lapse, and on which machine's clock."""
+        """The expiry of a lease taken now, and the id of the machine whose clock it counts on."""
+        ...
+
+    @property
+    def lease_ms(self) -> int:
+        """The duration of this worker's leases, in milliseconds."""
+        ...
+
+    def is_here(self, lease: Lease) -> bool:
+        """Whether the holder is on this machine, so that a single check shows whether it is alive."""
         ...
 
     def lapsed(self, lease: Lease) -> bool:
@@ -75,31 +109,31 @@ class Transaction(Protocol):
 
     @property
     def finds_phrases(self) -> bool:
-        """Whether what the index finds needs no second look at the text."""
+        """Whether a match of the index needs no second check of the text."""
         ...
 
     def indexable(self, owner_token: str, text: str) -> str:
-        """A text as the search index takes it; empty if there is nothing to find in it."""
+        """A text in the form for the search index; empty if there is nothing to find in it."""
         ...
 
     def matching(self, owner_token: str, query: SearchQuery) -> str:
-        """A query in the index's own language."""
+        """A query in the language of the index."""
         ...
 
     def widened(self, query: SearchQuery, text: str) -> SearchQuery:
-        """The query for this text: it also takes for each of its words other forms of them that stand there."""
+        """The query for this text: each of its words also matches its other forms that occur in the text."""
         ...
 
 
 class Pending(Protocol[T_co]):
-    """A verb that was begun and not waited for."""
+    """A verb that was started and is not waited for."""
 
     def claim(self) -> bool:
-        """True if it had not run yet and now never will."""
+        """True if it had not run yet; it will never run then."""
         ...
 
     def result(self) -> T_co:
-        """What it returned or raised; only once it is done."""
+        """Its result, or raises its error; only once it is done."""
         ...
 
 
@@ -112,14 +146,22 @@ class Engine(Protocol):
 
     @property
     def host(self) -> str:
-        """What this machine is called in the addresses of its directories."""
+        """The name of this machine in the addresses of its directories."""
         ...
 
-    def write(self, verb: Callable[[Transaction], T], *, durable: bool = True, alone: bool = False) -> T:
+    def write(
+        self, verb: Callable[[Transaction], T], *, durable: bool = True, alone: bool = False, look_first: bool = False
+    ) -> T:
         """Run a verb in a write transaction and return once it is committed.
 
-        Durable verbs survive power loss when this returns; others survive the death of the process. A verb that must
-        not share its transaction with others says so with `alone`. An error leaves no trace of the verb.
+        An error leaves no trace of the verb.
+
+        Args:
+            verb: a function of the transaction. It may run more than once; only one run is committed.
+            durable: whether the commit survives power loss when this returns; otherwise it survives the death of the
+                process.
+            alone: whether it must not share its transaction with other verbs.
+            look_first: whether it often has nothing to change; if it then writes nothing, the version stays the same.
         """
         ...
 
@@ -129,24 +171,28 @@ class Engine(Protocol):
         *,
         durable: bool = True,
         alone: bool = False,
+        look_first: bool = False,
         on_done: Callable[[], None],
     ) -> Pending[T]:
-        """Begin a write and return at once; `on_done` is called from another thread when it is committed or refused."""
+        """Start a write and return at once.
+
+        `on_done` is called from another thread when it is committed or has failed.
+        """
         ...
 
     def give_up(self, pending: Pending[T]) -> StoreUnavailable | None:
-        """Stop waiting for a write that has not begun; the error to raise, or None if it is too late for that."""
+        """Stop waiting for a write that has not begun; returns the error to raise, or None if it has begun already."""
         ...
 
     def version(self) -> int:
-        """A number that changes whenever anybody has committed anything."""
+        """A number that changes whenever any process has committed."""
         ...
 
     def heed(self, hint: Callable[[], None]) -> None:
-        """From now on tell other workers at once of what is committed here, and call this when they tell of theirs.
+        """Notify other workers of commits here from now on, and call `hint` when they notify us.
 
-        It is called from another thread, perhaps too often, perhaps never: the version is the truth, a hint only says
-        when it is worth asking for. An engine whose version costs nothing to ask for need not give any.
+        It is called from another thread, perhaps too often, perhaps never. The version is the truth; a hint only means
+        that reading it is worth while. An engine whose version is cheap to read need not send hints.
         """
         ...
 
@@ -158,8 +204,8 @@ class Engine(Protocol):
         """Run a verb that is a single statement, which is consistent by itself."""
         ...
 
-    def enter(self) -> None:
-        """Let others see that this worker lives, before it takes a lease."""
+    def register_worker(self) -> None:
+        """Register this worker as alive, before it takes a lease."""
         ...
 
     def lapsed(self, lease: Lease) -> bool:
@@ -171,13 +217,13 @@ class Engine(Protocol):
         ...
 
     def about(self, sessions: int) -> About:
-        """What this engine is."""
+        """Information about this engine."""
         ...
 
     def tidy(self) -> None:
-        """Drop what the engine itself no longer needs."""
+        """Remove data of the engine itself that is no longer needed."""
         ...
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
         ...

@@ -3,6 +3,6 @@
 Nothing else in Backstay imports this package.
 """
 
-from backstay.testing.clock import ManualClock
+from backstay.testing.manual_clock import ManualClock
 
 __all__ = ["ManualClock"]

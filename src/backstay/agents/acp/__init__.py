@@ -1,9 +1,10 @@
-"""Agents that speak the Agent Client Protocol: programs of others, each in a process of its own, that answer here."""
+"""Agents that speak the Agent Client Protocol (ACP): external programs, each in a process of its own."""
 
 from backstay.errors import ConfigError
 
 try:
     from backstay.agents.acp.agent import AcpAgent
+    from backstay.agents.acp.environment import PASSED_ON
     from backstay.agents.acp.permission import Policy
 except ModuleNotFoundError as error:
     if error.name is None or error.name.split(".")[0] not in ("acp", "pydantic"):
@@ -13,4 +14,4 @@ except ModuleNotFoundError as error:
         hint="Install the extra: pip install 'backstay[acp]'",
     ) from error
 
-__all__ = ["AcpAgent", "Policy"]
+__all__ = ["PASSED_ON", "AcpAgent", "Policy"]

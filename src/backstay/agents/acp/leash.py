@@ -1,8 +1,9 @@
-"""The leash: a process between us and a program of others, which sees to it that the program ends when we do.
+"""The leash: a process between us and an external program, which ends the program when our process ends.
 
-Run as a script, with nothing but the standard library: `leash.py LIFELINE COMMAND…`. Whoever holds the other end of the
-lifeline, a pipe, keeps the program alive; when that end is closed, by will or because its holder was killed, the
-program and all that it started in its process group are told to end, and after a while made to.
+Run as a script, with only the standard library: `leash.py LIFELINE DIRECTORY COMMAND…`. DIRECTORY, in which the program
+works, is a file descriptor, because its path may lead elsewhere by now. LIFELINE is the read end of a pipe whose write
+end our process holds. When the write end is closed, deliberately or because our process was killed, the program and
+its process group receive SIGTERM, and SIGKILL after a delay.
 """
 
 import os
@@ -12,31 +13,33 @@ import sys
 import threading
 from typing import NoReturn
 
-# How long a program may take to end after it was told to.
+# How long a program may take to exit after SIGTERM.
 PATIENCE = 1.5
 _NOT_FOUND = 127
 
 
-def main(lifeline: int, command: list[str]) -> NoReturn:
-    """Run the command and end as it does; a program that a signal ended is told as shells tell it, 128 and more."""
+def main(lifeline: int, directory: int, command: list[str]) -> NoReturn:
+    """Run the command and exit with its status; for a program that a signal ended, with 128 plus the signal number."""
     try:
-        program = subprocess.Popen(command)  # noqa: S603  # what to run was said by whoever started us
+        os.fchdir(directory)
+        os.close(directory)
+        program = subprocess.Popen(command)  # noqa: S603  # our parent process chose the command
     except OSError as error:
         sys.stderr.write(f"{command[0]}: {error.strerror}\n")
         sys.stderr.flush()
         os._exit(_NOT_FOUND)
-    # Only now: a program starts with the signals that it was left. From here on they are meant for it, not for us.
+    # Only now, so that the program does not inherit SIG_IGN. From here on these signals are meant for the program.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_hold, args=(lifeline, program), daemon=True).start()
     status = program.wait()
-    # What it left behind in its group has nobody to work for any more.
+    # End the processes that the program left in its group.
     os.killpg(os.getpgrp(), signal.SIGTERM)
     os._exit(status if status >= 0 else 128 - status)
 
 
 def _hold(lifeline: int, program: "subprocess.Popen[bytes]") -> None:
-    """Wait until nobody holds the lifeline, then end the program."""
+    """Wait until the write end of the lifeline is closed, then end the program."""
     while os.read(lifeline, 1):
         pass
     os.killpg(os.getpgrp(), signal.SIGTERM)
@@ -49,4 +52,4 @@ def _hold(lifeline: int, program: "subprocess.Popen[bytes]") -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2:])
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

@@ -1,4 +1,4 @@
-"""Permission: what an agent is answered when it asks whether it may use one of its tools. Never granted unasked."""
+"""Answers the requests of an ACP agent for permission to use its tools. Permission is never given by default."""
 
 import asyncio
 import logging
@@ -16,36 +16,37 @@ from backstay.model.content import Json
 
 log = logging.getLogger("backstay.agents.acp")
 
-# A person is asked each time; or the answer was given once and for all by whoever chose the agent.
+# "ask": a person decides each time. "allow", "deny": the operator who set up the agent has decided.
 Policy = Literal["ask", "allow", "deny"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 
 def check_policy(policy: object) -> Policy:
-    """The same policy, or a refusal."""
+    """Return the policy; raise `ConfigError` if it is not one."""
     for known in POLICIES:
         if policy == known:
             return known
-    raise ConfigError(f"{policy!r} is no answer to a question for permission", hint="Use 'ask', 'allow' or 'deny'.")
+    raise ConfigError(f"{policy!r} is not a valid permission", hint="Use 'ask', 'allow' or 'deny'.")
 
 
 class Questions:
-    """The questions of one turn, each answered by a task of its own: whoever decides holds up nothing else."""
+    """The permission requests of one turn, each answered by a task of its own, so that no decision blocks another."""
 
     def __init__(self, turn: AgentTurn, policy: Policy) -> None:
         self._turn, self._policy = turn, policy
         self._tasks: set[asyncio.Task[None]] = set()
-        # The calls that were not permitted, as the story names them.
+        # The ids, in the events, of the calls that were not permitted.
         self.denied: list[str] = []
 
     def ask(self, request: Request, about: dict[str, Json], answer: "asyncio.Future[Response]") -> None:
-        """Have the question decided, and then answered. `about` says what it is about, and which `call`."""
+        """Start to decide a request and answer it. `about` has the details of the call, and its id as `call`."""
         self._tasks.add(asyncio.create_task(self._decide(request, about, answer), name="permission"))
 
-    def drop(self) -> None:
-        """Nobody waits for an answer any more."""
+    async def drop(self) -> None:
+        """Cancel the open requests, because the turn is over, and wait until their tasks have ended."""
         for task in self._tasks:
             task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _decide(self, request: Request, about: dict[str, Json], answer: "asyncio.Future[Response]") -> None:
         granted = await self._is_granted(request, about)
@@ -56,11 +57,11 @@ class Questions:
             answer.set_result(_response(option))
 
     async def _is_granted(self, request: Request, about: dict[str, Json]) -> bool:
-        """Decide through the ledger: what is asked for is stored before anybody is asked, the answer before it counts.
+        """Decide through the ledger: the request is stored before a person is asked, the answer before it takes effect.
 
-        The turn's id is among the arguments, so that a turn that goes on for another asks anew.
+        The turn's id is among the arguments, so that a turn that resumes another asks again.
         """
-        # What a person agrees to is this once; a lasting permission is given only by who chose the agent.
+        # A person permits one call only. A lasting permission needs the policy "allow".
         lasting = _chosen(request.options, ("allow_once",)) is None
         if self._policy == "deny" or (self._policy == "ask" and lasting):
             return False
@@ -68,8 +69,12 @@ class Questions:
         try:
             await self._turn.call(tool, about | {"turn": self._turn.id})
         except BackstayError as error:
-            # Denied; or it could not be asked, and what cannot be asked is not permitted.
+            # Denied, or the request could not be made: then the call is not permitted.
             log.debug("permission was not given", extra={"turn": self._turn.id, "reason": str(error)})
+            return False
+        except Exception:
+            # Unexpected. The program waits for an answer in any case, and permission is never given by default.
+            log.warning("permission could not be decided", extra={"turn": self._turn.id}, exc_info=True)
             return False
         return True
 

@@ -3,21 +3,21 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import BinaryIO
 
-from backstay.cli.chat.exchange import Away, Back, Busy, Told
+from backstay.cli.chat.exchange import Away, Back, Busy, ChatEvent
 from backstay.errors import StoreUnavailable
-from backstay.model.address import Address
+from backstay.model.addresses.address import Address
 from backstay.model.event import UNSEEN, Cursor
-from backstay.model.export import Export
 from backstay.model.ids import MessageId, SessionId, TurnId
 from backstay.model.message import Message
-from backstay.model.search import SearchPage
-from backstay.model.session import Session
-from backstay.model.turn import Turn
+from backstay.model.search.results import SearchPage
+from backstay.model.session import SessionInfo
+from backstay.model.turn import TurnInfo
 from backstay.model.window import Window
 from backstay.runtime.app import App
-from backstay.runtime.session import SessionHandle
-from backstay.store.port import Store
+from backstay.runtime.session_handle import Session
+from backstay.store import commands
 
 _PAUSE = 0.5
 
@@ -29,27 +29,27 @@ class DirectExchange:
         self._owned, self._agent = app.owned_by(owner), agent
         self.name = name
 
-    async def session(self, session: SessionId) -> Session:
-        return await self._owned.read(Store.session, session)
+    async def session(self, session: SessionId) -> SessionInfo:
+        return await self._owned.run(commands.session(session, owner=self._owned.owner))
 
-    async def resolve(self, address: Address) -> Session:
-        return (await self._owned.write(Store.resolve, address)).session
+    async def resolve(self, address: Address) -> SessionInfo:
+        return (await self._owned.run(commands.resolve(address, owner=self._owned.owner))).session
 
-    async def create(self, address: Address | None) -> Session:
-        session = await self._owned.write(Store.create)
+    async def create(self, address: Address | None) -> SessionInfo:
+        session = await self._owned.run(commands.create(owner=self._owned.owner))
         return session if address is None else await self.point(address, session.id)
 
-    async def point(self, address: Address, session: SessionId) -> Session:
-        return await self._owned.write(Store.point, address, session)
+    async def point(self, address: Address, session: SessionId) -> SessionInfo:
+        return await self._owned.run(commands.point(address, session, owner=self._owned.owner))
 
-    async def sessions(self, limit: int) -> tuple[Session, ...]:
-        return (await self._owned.read(Store.list, limit=limit)).sessions
+    async def sessions(self, limit: int) -> tuple[SessionInfo, ...]:
+        return (await self._owned.run(commands.list_sessions(limit=limit, owner=self._owned.owner))).sessions
 
-    async def beginning_with(self, prefix: str, limit: int) -> tuple[Session, ...]:
-        return await self._owned.read(Store.beginning_with, prefix, limit=limit)
+    async def beginning_with(self, prefix: str, limit: int) -> tuple[SessionInfo, ...]:
+        return await self._owned.run(commands.beginning_with(prefix, limit=limit, owner=self._owned.owner))
 
     async def search(self, text: str) -> SearchPage:
-        return await self._owned.read(Store.search, text)
+        return await self._owned.search(text)
 
     async def send(self, session: SessionId, text: str, *, request_id: str, if_busy: Busy) -> TurnId:
         return (await self._handle(session).send(text, request_id=request_id, if_busy=if_busy)).id
@@ -64,7 +64,14 @@ class DirectExchange:
         await (await self._owned.turn(turn)).cancel()
 
     async def decide(self, turn: TurnId, call: str, *, approved: bool) -> None:
-        await self._owned.write(Store.approve if approved else Store.deny, turn, call)
+        decide = commands.approve if approved else commands.deny
+        await self._owned.run(decide(turn, call, owner=self._owned.owner))
+
+    async def rerun(self, turn: TurnId, call: str) -> None:
+        await self._owned.run(commands.approve(turn, call, owner=self._owned.owner, run_again=True))
+
+    async def resume(self, turn: TurnId) -> None:
+        await self._owned.resume(turn)
 
     async def undo(self, session: SessionId) -> None:
         await self._handle(session).undo()
@@ -72,29 +79,29 @@ class DirectExchange:
     async def redo(self, session: SessionId) -> None:
         await self._handle(session).redo()
 
-    async def fork(self, session: SessionId) -> Session:
-        return await self._owned.write(Store.fork, session)
+    async def fork(self, session: SessionId) -> SessionInfo:
+        return await self._owned.run(commands.fork(session, owner=self._owned.owner))
 
     async def compact(self, session: SessionId, focus: str) -> None:
         await self._handle(session).compact(focus=focus)
 
     async def rename(self, session: SessionId, title: str) -> None:
-        await self._owned.write(Store.rename, session, title)
+        await self._owned.run(commands.rename(session, title, owner=self._owned.owner))
 
     async def messages(self, session: SessionId, last: int) -> tuple[Message, ...]:
         return await self._handle(session).messages(last=last)
 
-    async def turn(self, turn: TurnId) -> Turn:
-        return await self._owned.read(Store.turn, turn)
+    async def turn(self, turn: TurnId) -> TurnInfo:
+        return await self._owned.run(commands.turn(turn, owner=self._owned.owner))
 
     async def lineage(self, session: SessionId) -> tuple[Window, ...]:
-        return await self._owned.read(Store.lineage, session)
+        return await self._owned.run(commands.lineage(session, owner=self._owned.owner))
 
-    async def export(self, session: SessionId) -> Export:
-        return await self._owned.read(Store.export, session)
+    async def export_to(self, session: SessionId, file: BinaryIO) -> None:
+        await self._owned.handle(session).export_to(file)
 
-    async def follow(self, session: SessionId, after: int) -> AsyncGenerator[Told, None]:
-        """The story; while the store is away, it is waited for."""
+    async def follow(self, session: SessionId, after: int) -> AsyncGenerator[ChatEvent, None]:
+        """Yield the events; while the store is unavailable, wait for it."""
         cursor, away = Cursor(fence=UNSEEN, number=after), False
         while True:
             try:
@@ -112,5 +119,5 @@ class DirectExchange:
                     yield Away(str(error.args[0]))
             await asyncio.sleep(_PAUSE)
 
-    def _handle(self, session: SessionId) -> SessionHandle:
-        return self._owned.session(session, agent=self._agent)
+    def _handle(self, session: SessionId) -> Session:
+        return self._owned.handle(session, agent=self._agent)

@@ -1,139 +1,146 @@
-"""The exchange: what a chat needs of the place where sessions are, be it a database or a server."""
+"""The operations that a chat needs, implemented by a database (`direct`) and by a server (`remote`)."""
 
 from collections.abc import AsyncGenerator
-from typing import Literal, Protocol
+from typing import BinaryIO, Literal, Protocol
 
 import msgspec
 
-from backstay.model.address import Address
+from backstay.model.addresses.address import Address
 from backstay.model.event import Event
-from backstay.model.export import Export
 from backstay.model.ids import MessageId, SessionId, TurnId
 from backstay.model.message import Message
-from backstay.model.search import SearchPage
-from backstay.model.session import Session
-from backstay.model.turn import Turn
+from backstay.model.search.results import SearchPage
+from backstay.model.session import SessionInfo
+from backstay.model.turn import TurnInfo
 from backstay.model.window import Window
 
 Busy = Literal["enqueue", "steer"]
 
 
 class Away(msgspec.Struct, frozen=True):
-    """The story cannot be read just now; it goes on where it stopped."""
+    """The events cannot be read now; reading will resume where it stopped."""
 
     reason: str
 
 
 class Back(msgspec.Struct, frozen=True):
-    """The story can be read again."""
+    """The events can be read again."""
 
 
-Told = Event | Away | Back
+ChatEvent = Event | Away | Back
 
 
 class Exchange(Protocol):
-    """Everything is durable when it returns. What comes of it is told by `follow`, to all who follow, in one order."""
+    """Access to sessions. An operation is durable when it returns; `follow` yields its events, in one order for all."""
 
     @property
     def name(self) -> str:
-        """Where this is, for a person."""
+        """The database or server, as shown to a person."""
         ...
 
-    # --- which session ----------------------------------------------------------------------------------------------
+    # --- sessions ---------------------------------------------------------------------------------------------------
 
-    async def session(self, session: SessionId) -> Session:
-        """The session as it is now."""
+    async def session(self, session: SessionId) -> SessionInfo:
+        """Return the session as it is now."""
         ...
 
-    async def resolve(self, address: Address) -> Session:
-        """The living session behind the address, made if there is none."""
+    async def resolve(self, address: Address) -> SessionInfo:
+        """Return the open session of the address; create it if there is none."""
         ...
 
-    async def create(self, address: Address | None) -> Session:
-        """A new session, to which the address leads from now on."""
+    async def create(self, address: Address | None) -> SessionInfo:
+        """Create a session and point the address to it."""
         ...
 
-    async def point(self, address: Address, session: SessionId) -> Session:
-        """Lead the address to this session from now on."""
+    async def point(self, address: Address, session: SessionId) -> SessionInfo:
+        """Point the address to this session."""
         ...
 
-    async def sessions(self, limit: int) -> tuple[Session, ...]:
-        """The newest sessions."""
+    async def sessions(self, limit: int) -> tuple[SessionInfo, ...]:
+        """Return the newest sessions."""
         ...
 
-    async def beginning_with(self, prefix: str, limit: int) -> tuple[Session, ...]:
-        """Sessions whose ids begin so; a server looks among the newest only."""
+    async def beginning_with(self, prefix: str, limit: int) -> tuple[SessionInfo, ...]:
+        """Return sessions whose ids start with the prefix; a server searches only the newest sessions."""
         ...
 
     async def search(self, text: str) -> SearchPage:
-        """Messages that match, best first."""
+        """Return the messages that match, best first."""
         ...
 
-    # --- talking ----------------------------------------------------------------------------------------------------
+    # --- turns ------------------------------------------------------------------------------------------------------
 
     async def send(self, session: SessionId, text: str, *, request_id: str, if_busy: Busy) -> TurnId:
-        """Say something. Repeated under its request id until it is known to be accepted, once."""
+        """Send a message. Retried under its request id until it is accepted; accepted only once."""
         ...
 
     async def retry(self, session: SessionId, *, request_id: str) -> TurnId:
-        """Have the last input answered again."""
+        """Run the last input again."""
         ...
 
     async def edit(self, session: SessionId, message: MessageId, text: str, *, request_id: str) -> TurnId:
-        """Say something else in place of an earlier message."""
+        """Replace an earlier message and run a turn on it."""
         ...
 
     async def cancel(self, turn: TurnId) -> None:
-        """Stop a turn, wherever it runs; returns once it has ended."""
+        """Cancel a turn, in any process; return when it has ended."""
         ...
 
     async def decide(self, turn: TurnId, call: str, *, approved: bool) -> None:
-        """Allow or forbid a tool call that asks."""
+        """Approve or deny a tool call."""
         ...
 
-    # --- changing one's mind ----------------------------------------------------------------------------------------
+    async def rerun(self, turn: TurnId, call: str) -> None:
+        """Allow a tool call of an interrupted turn that may have run to run again."""
+        ...
+
+    async def resume(self, turn: TurnId) -> None:
+        """Continue an interrupted turn."""
+        ...
+
+    # --- changing the history ---------------------------------------------------------------------------------------
 
     async def undo(self, session: SessionId) -> None:
-        """Take the last turn back."""
+        """Undo the last turn."""
         ...
 
     async def redo(self, session: SessionId) -> None:
-        """Bring back what the last undo took."""
+        """Restore what the last undo removed."""
         ...
 
-    async def fork(self, session: SessionId) -> Session:
-        """A new session from the ended turns of this one."""
+    async def fork(self, session: SessionId) -> SessionInfo:
+        """Create a new session from the ended turns of this one."""
         ...
 
     async def compact(self, session: SessionId, focus: str) -> None:
-        """Have the past summarised, above all what concerns the focus."""
+        """Compact the window; `focus` names the topic that the summary should keep."""
         ...
 
     async def rename(self, session: SessionId, title: str) -> None:
-        """Give it a title."""
+        """Set the title."""
         ...
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
     async def messages(self, session: SessionId, last: int) -> tuple[Message, ...]:
-        """The last messages of the session's window."""
+        """Return the last messages of the session's window."""
         ...
 
-    async def turn(self, turn: TurnId) -> Turn:
-        """A turn as it is now."""
+    async def turn(self, turn: TurnId) -> TurnInfo:
+        """Return a turn as it is now."""
         ...
 
     async def lineage(self, session: SessionId) -> tuple[Window, ...]:
-        """All windows, oldest first."""
+        """Return all windows, oldest first."""
         ...
 
-    async def export(self, session: SessionId) -> Export:
-        """All that is known of it."""
+    async def export_to(self, session: SessionId, file: BinaryIO) -> None:
+        """Write an export of the session to a file."""
         ...
 
-    def follow(self, session: SessionId, after: int) -> AsyncGenerator[Told, None]:
-        """The story after an event's number, then live: no event is missed and none told twice, whatever breaks.
+    def follow(self, session: SessionId, after: int) -> AsyncGenerator[ChatEvent, None]:
+        """Yield the events after this number, then live. No event is missed or repeated, also after a lost connection.
 
-        Ends with the session's deletion. `StoryChanged` if what was told no longer exists.
+        Ends when the session is deleted. Raises `HistoryChanged` if events that were yielded no longer exist.
         """
         ...

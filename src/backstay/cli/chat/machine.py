@@ -1,6 +1,6 @@
-"""A chat with a program: each line of its input is something to do, each line of the output an event of the story.
+"""The chat with --json: each input line is a message or a decision, each output line an event of the session.
 
-The next line is taken when what the one before began has ended, or asks for a word.
+The next line is read when the turn of the line before has ended, or when a tool call needs approval.
 """
 
 import asyncio
@@ -11,77 +11,77 @@ from uuid import uuid4
 
 import msgspec
 
-from backstay.cli import screen
+from backstay.cli.chat.chat_io import PipeInput, TypedLine
 from backstay.cli.chat.exchange import Exchange
-from backstay.cli.chat.stage import Line, PipeInput
-from backstay.cli.exits import ENDINGS, Exit
+from backstay.cli.output import screen
+from backstay.cli.output.exit_status import ENDINGS, Exit
 from backstay.errors import InvalidPayload, NotFound, NothingToDo
 from backstay.model.event import ApprovalDecided, Event, ToolCalled, ToolReturned, TurnEnded, TurnFolded
 from backstay.model.ids import TurnId
-from backstay.model.session import Session
+from backstay.model.session import SessionInfo
 from backstay.model.turn import Completed, Outcome
 
 T = TypeVar("T")
-_HINT = 'Write {"text": "…"} to say something, or {"call": "…", "approved": true} to let a tool run that asks.'
+_HINT = 'Write {"text": "…"} to send a message, or {"call": "…", "approved": true} to approve a tool call.'
 
 
 class _Start(Protocol):
     def __call__(self, doing: Coroutine[object, object, T]) -> "asyncio.Task[T]": ...
 
 
-class Say(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Say this, and have it answered."""
+class SendText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Send this message and wait for the answer."""
 
     text: str
 
 
 class Decide(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Let the tool call with this id run, or do not."""
+    """Approve or deny the tool call with this id."""
 
     call: str
     approved: bool
 
 
 class Machine:
-    """A conversation in a session with a program, until that has said all it wants and all of it is answered."""
+    """A chat with a program, until its input has ended and all its turns have ended."""
 
-    def __init__(self, exchange: Exchange, session: Session) -> None:
+    def __init__(self, exchange: Exchange, session: SessionInfo) -> None:
         self._exchange, self._session = exchange, session
         self._own: list[TurnId] = []
         self._outcomes: dict[TurnId, Outcome] = {}
         self._asking: dict[str, TurnId] = {}
         self._news = asyncio.Event()
-        self._speaking = asyncio.Lock()
+        self._executing = asyncio.Lock()
 
     async def run(self, program: PipeInput) -> Exit:
-        """Do as the program says; how the first of its turns ended that did not complete, if there is one."""
+        """Execute the program's input; return the status of its first turn that did not complete, if there is one."""
         lines: asyncio.Queue[str | None] = asyncio.Queue()
         async with _together() as start:
-            telling = start(self._tell())
+            writing = start(self._write_events())
             doing = start(self._do_all(lines, program))
-            stopping = start(_listen(lines, program))
-            await asyncio.wait([telling, doing, stopping], return_when=asyncio.FIRST_COMPLETED)
+            stopping = start(_read_inputs(lines, program))
+            await asyncio.wait([writing, doing, stopping], return_when=asyncio.FIRST_COMPLETED)
             if doing.done():
                 return doing.result()
-            if telling.done():
-                telling.result()
-                raise NotFound(f"{self._session.id} was deleted", hint="--new begins another session.")
-            if stopping.result() == "leave":
+            if writing.done():
+                writing.result()
+                raise NotFound(f"{self._session.id} was deleted", hint="--new creates another session.")
+            if stopping.result() == "exit":
                 return self._ending() if self._is_answered() else Exit.INTERRUPTED
-            # Ctrl-C once more does not wait until all is cancelled.
-            cancelling, again = start(self._cancel(doing)), start(_listen(lines, program))
-            await asyncio.wait([telling, cancelling, again], return_when=asyncio.FIRST_COMPLETED)
+            # A second Ctrl-C exits without waiting for the cancellation.
+            cancelling, again = start(self._cancel(doing)), start(_read_inputs(lines, program))
+            await asyncio.wait([writing, cancelling, again], return_when=asyncio.FIRST_COMPLETED)
             return Exit.STOPPED
 
-    # --- the story --------------------------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------------------------
 
-    async def _tell(self) -> None:
-        """Write every event from now on, whoever it comes from, until the session is deleted."""
-        async with aclosing(self._exchange.follow(self._session.id, self._session.last_event)) as told:
-            async for one in told:
+    async def _write_events(self) -> None:
+        """Write every event from now on, from all clients, until the session is deleted."""
+        async with aclosing(self._exchange.follow(self._session.id, self._session.last_event)) as value:
+            async for one in value:
                 if isinstance(one, Event):
-                    # On a thread: a program that reads slowly holds up what it reads, and not the agent.
-                    await asyncio.to_thread(screen.say_json, {"event": one})
+                    # On a thread: a program that reads slowly must not block the agent in this process.
+                    await asyncio.to_thread(screen.print_json, {"event": one})
                     self._note(one)
                     self._news.set()
 
@@ -89,7 +89,7 @@ class Machine:
         match event.body:
             case ToolCalled(call=call) if call.approval and event.turn:
                 self._asking[call.id] = event.turn
-            case ApprovalDecided(call=call_id):
+            case ApprovalDecided(call=call_id, run_again=False):
                 self._asking.pop(call_id, None)
             case ToolReturned(result=result):
                 self._asking.pop(result.id, None)
@@ -99,34 +99,37 @@ class Machine:
             case _:
                 pass
 
-    # --- what the program says --------------------------------------------------------------------------------------
+    # --- input ------------------------------------------------------------------------------------------------------
 
     async def _do_all(self, lines: "asyncio.Queue[str | None]", program: PipeInput) -> Exit:
-        """One after the other, to the end of the input; then until all of it is answered."""
+        """Execute the lines one after the other; at the end of the input, wait until all turns have ended."""
         while (line := await lines.get()) is not None:
             if line.strip():
                 order = _read(line)
-                async with self._speaking:
+                async with self._executing:
                     await self._do(order)
                 await self._until(lambda: bool(self._asking) or self._is_answered())
             program.go_on()
         await self._until(self._is_answered)
         return self._ending()
 
-    async def _do(self, order: Say | Decide) -> None:
+    async def _do(self, order: SendText | Decide) -> None:
         match order:
-            case Say(text=text):
+            case SendText(text=text):
                 key = uuid4().hex
                 self._own.append(await self._exchange.send(self._session.id, text, request_id=key, if_busy="enqueue"))
             case Decide(call=call, approved=approved):
                 if call not in self._asking:
-                    raise NothingToDo(f"no tool call {call!r} asks", hint="Those that do are told with `approval`.")
+                    raise NothingToDo(
+                        f"tool call {call!r} does not need approval",
+                        hint="Calls that do have `approval` in their event.",
+                    )
                 await self._exchange.decide(self._asking[call], call, approved=approved)
                 self._asking.pop(call, None)
 
     async def _cancel(self, doing: "asyncio.Task[Exit]") -> None:
-        """Cancel all that was said and is not answered; what is just being said is waited for, to be cancelled too."""
-        async with self._speaking:
+        """Cancel all own turns that have not ended. The lock waits for a submission under way, to cancel it too."""
+        async with self._executing:
             doing.cancel()
         for turn in self._own:
             if turn not in self._outcomes:
@@ -146,29 +149,29 @@ class Machine:
         return next((ENDINGS[type(one)] for one in outcomes if not isinstance(one, Completed)), Exit.COMPLETED)
 
 
-async def _listen(lines: "asyncio.Queue[str | None]", program: PipeInput) -> Literal["interrupt", "leave"]:
-    """Take what the program says, line by line, until a signal comes; which."""
+async def _read_inputs(lines: "asyncio.Queue[str | None]", program: PipeInput) -> Literal["interrupt", "exit"]:
+    """Read the program's lines until a signal arrives; return which."""
     while True:
-        heard = await program.hear()
-        if heard in ("interrupt", "leave"):
-            return heard
-        lines.put_nowait(heard.text if isinstance(heard, Line) else None)
+        user_input = await program.read_input()
+        if user_input in ("interrupt", "exit"):
+            return user_input
+        lines.put_nowait(user_input.text if isinstance(user_input, TypedLine) else None)
 
 
-def _read(line: str) -> Say | Decide:
-    """What a line says."""
+def _read(line: str) -> SendText | Decide:
+    """Parse a line of the input."""
     try:
-        told = msgspec.json.decode(line.encode(errors=PipeInput.UNREADABLE))
-        if isinstance(told, dict) and "call" in told:
-            return msgspec.convert(told, Decide)
-        return msgspec.convert(told, Say)
+        value = msgspec.json.decode(line.encode(errors=PipeInput.UNREADABLE))
+        if isinstance(value, dict) and "call" in value:
+            return msgspec.convert(value, Decide)
+        return msgspec.convert(value, SendText)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise InvalidPayload(f"a line of the input makes no sense: {error}", hint=_HINT) from error
+        raise InvalidPayload(f"invalid line of input: {error}", hint=_HINT) from error
 
 
 @asynccontextmanager
 async def _together() -> AsyncIterator[_Start]:
-    """Tasks that are all over when the block is left, whatever became of one."""
+    """A group of tasks; all are cancelled and awaited when the block is left."""
     tasks: list[asyncio.Task[object]] = []
 
     def start(doing: Coroutine[object, object, T]) -> "asyncio.Task[T]":

@@ -1,1 +1,1 @@
-"""The OpenAI wire under /v1: Conversations, Responses, Models and Chat Completions as views of sessions and turns."""
+"""The OpenAI-compatible API (/v1): Conversations, Responses, Models, Chat Completions. Views of sessions and turns."""

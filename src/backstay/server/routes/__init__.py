@@ -1,1 +1,1 @@
-"""The operations of the own API, by the noun they are about."""
+"""The operations of Backstay's own HTTP API, one module per resource."""

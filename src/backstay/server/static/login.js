@@ -1,16 +1,16 @@
-// Spends the code after the # for a cookie, and forgets it: it is in no request line, no log and no history.
-const said = document.getElementById("said");
+// Exchanges the code after the # for a cookie, and removes it from the address: no request line, log or history has it.
+const status = document.getElementById("status");
 const code = location.hash.slice(1);
 history.replaceState(null, "", "/login");
 
-const answer = code && await fetch("/api/login", {
+const response = code && await fetch("/api/login", {
   method: "POST",
   headers: { "content-type": "application/json" },
   body: JSON.stringify({ code }),
 });
 
-if (answer && answer.ok) {
+if (response && response.ok) {
   location.replace("/");
 } else {
-  said.textContent = "This link no longer holds. Make another with: backstay link";
+  status.textContent = "This link is no longer valid. Create another with: backstay link";
 }

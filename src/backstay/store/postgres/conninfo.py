@@ -1,4 +1,4 @@
-"""Where the database is: the URL a person writes, completed with what keeps anybody from waiting for ever."""
+"""The database URL, completed with timeouts, so that no connection waits for ever."""
 
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -7,7 +7,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from backstay.errors import ConfigError
 
-# A server that is gone is noticed in seconds, not after the hours that TCP allows. What the URL says comes first.
+# A lost server is noticed in seconds, not after the hours that TCP allows. The URL overrides these.
 _DEFAULTS = {
     "application_name": "backstay",
     "connect_timeout": "5",
@@ -18,10 +18,9 @@ _DEFAULTS = {
     "target_session_attrs": "read-write",
     "tcp_user_timeout": "10000",
 }
-# Whatever the environment, the database or the URL says of it: every text must be stored, and read as it was written.
+# Overrides the environment, the database and the URL: every text must be stored, and read as it was written.
 _ALWAYS = {"client_encoding": "UTF8"}
-# How many connections a store opens at most, unless its URL says otherwise; with fewer than two, one that is lost could
-# not be asked about.
+# The default size of the pool. With fewer than two connections, a lost commit could not be looked up.
 CONNECTIONS = 16
 FEWEST, MOST = 2, 1_000
 _SECRET = frozenset(
@@ -30,8 +29,8 @@ _SECRET = frozenset(
 _WRITE = "Write postgresql://user@host:5432/database; in a password, %40 for @, %2F for / and %25 for %."
 
 
-class Place:
-    """A database, as the driver and as a person may know it, and how many connections to it there may be."""
+class ConnectionTarget:
+    """A database: the connection string of the driver, the URL to show to people, and the size of the pool."""
 
     def __init__(self, url: str) -> None:
         self.connections, url = _connections(url)
@@ -44,7 +43,7 @@ class Place:
 
 
 def _connections(url: str) -> tuple[int, str]:
-    """What the URL says of the pool, which is ours to know, and the rest, which is the driver's."""
+    """The size of the pool in the URL, which is our own parameter, and the URL without it for the driver."""
     where, _, query = url.partition("?")
     chosen = parse_qsl(query, keep_blank_values=True)
     sizes = [value for name, value in chosen if name == "connections"]
@@ -52,28 +51,28 @@ def _connections(url: str) -> tuple[int, str]:
         return CONNECTIONS, url
     if not sizes[-1].isdecimal() or not FEWEST <= int(sizes[-1]) <= MOST:
         raise ConfigError(
-            f"connections={sizes[-1]} in the PostgreSQL URL is no size for a pool",
+            f"connections={sizes[-1]} in the PostgreSQL URL is not a valid pool size",
             hint=f"Write a whole number from {FEWEST} to {MOST}, or leave it out for {CONNECTIONS}.",
         )
-    # Only our own part is taken out: the driver reads what it is given in its own way.
+    # Only our own part is removed: the driver parses the rest in its own way.
     rest = "&".join(part for part in query.split("&") if not part.startswith("connections="))
     return int(sizes[-1]), f"{where}?{rest}" if rest else where
 
 
 def _given(url: str) -> dict[str, str]:
-    """What the URL says. What of it cannot be read is not repeated: it may be the password."""
+    """The parameters of the URL. An error does not quote the unreadable part: it may be the password."""
     try:
         given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
     except (psycopg.ProgrammingError, UnicodeEncodeError) as error:
-        said = str(error).partition('"')[0] if isinstance(error, psycopg.ProgrammingError) else "it is no unicode"
-        raise ConfigError(f"the PostgreSQL URL cannot be read: {said.rstrip(': ')}", hint=_WRITE) from None
+        message = str(error).partition('"')[0] if isinstance(error, psycopg.ProgrammingError) else "not valid Unicode"
+        raise ConfigError(f"the PostgreSQL URL cannot be read: {message.rstrip(': ')}", hint=_WRITE) from None
     if _misread(url, given):
-        raise ConfigError("the PostgreSQL URL cannot be read: where its host and port should be are none", hint=_WRITE)
+        raise ConfigError("the PostgreSQL URL cannot be read: it has no valid host and port", hint=_WRITE)
     return given
 
 
 def _misread(url: str, given: dict[str, str]) -> bool:
-    """Whether the rest of a password was taken for a host, a port or a database, all of which are shown."""
+    """Whether a part of the password was parsed as a host, port or database, all of which are shown."""
     hosts, ports = given.get("host", "").split(","), given.get("port", "").split(",")
     _, _, path = url.partition("://")[2].partition("?")[0].partition("/")
     return (
@@ -89,9 +88,9 @@ def _shown(given: dict[str, str]) -> str:
     hosts = given.pop("host", "").split(",")
     ports = given.pop("port", "").split(",")
     ports = ports * len(hosts) if len(ports) == 1 else ports
-    places = ",".join(
+    addresses = ",".join(
         quote(host, safe="") + (f":{port}" if port else "") for host, port in zip(hosts, ports, strict=False)
     )
     database = quote(given.pop("dbname", ""), safe="")
     rest = f"?{urlencode(sorted(given.items()))}" if given else ""
-    return f"postgresql://{user}{'@' if user else ''}{places}/{database}{rest}"
+    return f"postgresql://{user}{'@' if user else ''}{addresses}/{database}{rest}"

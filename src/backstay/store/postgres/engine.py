@@ -2,8 +2,10 @@
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TypeVar
@@ -13,19 +15,26 @@ from psycopg.rows import TupleRow
 
 from backstay.clock import Clock, SystemClock
 from backstay.errors import StoreError, StoreUnavailable
-from backstay.model.about import About
 from backstay.model.ids import IdSource, WorkerId
 from backstay.model.lease import Lease
 from backstay.model.limits import Limits
-from backstay.store.engine import Pending, Transaction
-from backstay.store.postgres.conninfo import Place
-from backstay.store.postgres.database import Database
+from backstay.model.operations.store_info import About
+from backstay.store.engine import Parameter, Pending, SyncNeeded, Transaction
+from backstay.store.postgres.conninfo import ConnectionTarget
+from backstay.store.postgres.database import PostgresDatabase
 from backstay.store.postgres.hints import Hints
-from backstay.store.postgres.job import Job
-from backstay.store.postgres.migrations import Migration, migrate, shipped
-from backstay.store.postgres.servertime import ServerTime
+from backstay.store.postgres.job import PostgresJob
+from backstay.store.postgres.lease_watch import LeaseWatch
+from backstay.store.postgres.migrations import PostgresMigration, migrate, shipped
+from backstay.store.postgres.server_time import ServerTime
 from backstay.store.postgres.statements import reading, writing
-from backstay.store.postgres.transaction import PostgresTransaction, ReadingTransaction, Setting
+from backstay.store.postgres.transaction import (
+    PostgresSettings,
+    PostgresTransaction,
+    ReadingTransaction,
+    TrialTransaction,
+    WouldWrite,
+)
 
 T = TypeVar("T")
 
@@ -45,31 +54,34 @@ class PostgresEngine:
         limits: Limits,
         lease_seconds: float,
         wait_seconds: float,
-        steps: Sequence[Migration] | None = None,
+        steps: Sequence[PostgresMigration] | None = None,
     ) -> None:
         self.limits = limits
         self.wait_seconds = wait_seconds
         self._time = ServerTime(clock)
+        self._watch = LeaseWatch(self._time)
         ids = IdSource(clock or SystemClock())
         self.worker: WorkerId = ids.worker()
-        self._setting = Setting(
+        self._setting = PostgresSettings(
             time=self._time,
+            watch=self._watch,
             ids=ids,
             limits=limits,
             worker=self.worker,
             lease_ms=round(lease_seconds * 1000),
+            host=lambda: self.host,
         )
-        self._entered_until = 0
-        self._entrance = threading.Lock()
+        self._registered_until = 0
+        self._registration = threading.Lock()
         self._closed = False
         self._hints: Hints | None = None
         self._schema, self._version = 0, 0
-        place = Place(url)
-        # Writes that are begun without waiting share these threads; the rest of the connections is for those who read.
-        self._writers = place.connections // 2
+        target = ConnectionTarget(url)
+        # Writes started by `begin` share these threads; the remaining connections are for readers.
+        self._writers = target.connections // 2
         self._threads = ThreadPoolExecutor(self._writers, thread_name_prefix="backstay-writer")
-        self._database = Database(
-            place, name=self.worker, wait_seconds=wait_seconds, patience=max(wait_seconds, lease_seconds)
+        self._database = PostgresDatabase(
+            target, name=self.worker, wait_seconds=wait_seconds, patience=max(wait_seconds, lease_seconds)
         )
         try:
             self._open(shipped() if steps is None else steps)
@@ -77,21 +89,31 @@ class PostgresEngine:
             self._let_go()
             raise
 
-    def _open(self, steps: Sequence[Migration]) -> None:
+    def _open(self, steps: Sequence[PostgresMigration]) -> None:
         with self._database.connect() as wire:
             self._version = wire.version
-            self._schema, server_time = migrate(wire, str(self._database.place), steps)
-            self._time.heard(server_time)
-            # Asked now: later it might be an event loop that waits for the answer.
+            self._schema, server_time = migrate(wire, str(self._database.target), steps)
+            self._time.set_server_time(server_time)
+            # Read now: later an event loop might have to wait for the answer.
             row = wire.execute("SELECT host FROM hosts WHERE machine = %s", (machine(),)).fetchone()
             self.host: str = row[0] if row else machine()
 
-    def write(self, verb: Callable[[Transaction], T], *, durable: bool = True, alone: bool = False) -> T:
+    def write(
+        self, verb: Callable[[Transaction], T], *, durable: bool = True, alone: bool = False, look_first: bool = False
+    ) -> T:
         self._refuse_closed()
+        if look_first:
+            with suppress(WouldWrite):
+                return self._try(verb)
+        try:
+            return self._write(verb, durable=durable)
+        except SyncNeeded:
+            return self._write(verb, durable=True)
 
+    def _write(self, verb: Callable[[Transaction], T], *, durable: bool) -> T:
         def work(cursor: Cursor[TupleRow], server_time: int) -> tuple[T, bool]:
-            self._time.heard(server_time)
-            tx = PostgresTransaction(cursor, _WRITING, self._setting)
+            self._time.set_server_time(server_time)
+            tx = PostgresTransaction(cursor, _WRITING, self._setting, durable=durable)
             return verb(tx), tx.wrote
 
         value, wrote = self._database.write(work, durable=durable)
@@ -105,22 +127,38 @@ class PostgresEngine:
         *,
         durable: bool = True,
         alone: bool = False,
+        look_first: bool = False,
         on_done: Callable[[], None],
     ) -> Pending[T]:
         self._refuse_closed()
-        return Job(self._threads.submit(self.write, verb, durable=durable, alone=alone), on_done)
+        return PostgresJob(
+            self._threads.submit(self.write, verb, durable=durable, alone=alone, look_first=look_first), on_done
+        )
+
+    def _try(self, verb: Callable[[Transaction], T]) -> T:
+        """The result of the verb if it has nothing to change; otherwise `WouldWrite`.
+
+        A write transaction that is rolled back still consumes a transaction id, which changes the version and wakes
+        every poller.
+        """
+        return self._database.read(
+            lambda cursor: verb(TrialTransaction(cursor, _READING, self._setting, self._database.begin_reading))
+        )
 
     def give_up(self, pending: Pending[T]) -> StoreUnavailable | None:
         if not pending.claim():
             return None
         return StoreUnavailable(
-            f"{self._writers} writes to {self._database.place} took longer than {self.wait_seconds:g} s",
-            hint="Try again; look at what the server is busy with, or at who holds a lock there (pg_stat_activity).",
+            f"{self._writers} writes to {self._database.target} took longer than {self.wait_seconds:g} s",
+            hint="Try again; check in pg_stat_activity what the server is doing and which session holds a lock.",
         )
 
     def version(self) -> int:
         self._refuse_closed()
-        return self._database.read(_version)
+        seen = self._database.read(_snapshot)
+        # After a crash the server may give the ids of lost transactions to others, but it has cut every connection.
+        seen = f"{seen} {self._database.disconnected_at}"
+        return int.from_bytes(blake2b(seen.encode(), digest_size=7).digest())
 
     def heed(self, hint: Callable[[], None]) -> None:
         self._refuse_closed()
@@ -137,17 +175,17 @@ class PostgresEngine:
         self._refuse_closed()
         return self._database.read(lambda cursor: verb(PostgresTransaction(cursor, _READING, self._setting)))
 
-    def enter(self) -> None:
-        """A worker at work says so once a day; what is not heard of for two days, and holds nothing, is forgotten."""
-        if self._time.boot() < self._entered_until:
+    def register_worker(self) -> None:
+        """Register this worker, again once a day. Workers not registered for two days that hold nothing are removed."""
+        if self._time.boot() < self._registered_until:
             return
-        with self._entrance:
+        with self._registration:
             now = self._time.boot()
-            if now >= self._entered_until:
-                self._enter()
-                self._entered_until = now + _DAY_MS
+            if now >= self._registered_until:
+                self._add_worker()
+                self._registered_until = now + _DAY_MS
 
-    def _enter(self) -> None:
+    def _add_worker(self) -> None:
         self.write(
             lambda tx: tx.run(
                 "add_worker",
@@ -160,14 +198,16 @@ class PostgresEngine:
         )
 
     def lapsed(self, lease: Lease) -> bool:
-        return self._time.lapsed(lease)
+        if self._watch.needs_stored(lease):
+            self.peek(lambda tx: self._watch.recall(tx.all("sightings", boot_id=self._watch.boot_id)))
+        return self._watch.lapsed(lease)
 
     def now(self) -> int:
         return self._time.now()
 
     def about(self, sessions: int) -> About:
         return About(
-            url=str(self._database.place),
+            url=str(self._database.target),
             engine="PostgreSQL",
             engine_version=f"{self._version // 10_000}.{self._version % 10_000}",
             schema=self._schema,
@@ -176,25 +216,37 @@ class PostgresEngine:
         )
 
     def tidy(self) -> None:
-        """Forget workers that hold nothing and were not at work lately, and marks that nobody can ask for any more."""
-        self.write(lambda tx: tx.run("old_workers", moment=tx.now - 2 * _DAY_MS))
-        self.write(lambda tx: tx.run("old_commits"))
+        """Remove workers that hold nothing and were not registered lately, and unusable commit marks and sightings."""
+        self.write(self._forget_old, look_first=True)
+
+    @staticmethod
+    def _forget_old(tx: Transaction) -> None:
+        moment = tx.now - 2 * _DAY_MS
+        if tx.one("any_old_workers", moment=moment):
+            tx.run("old_workers", moment=moment)
+        if tx.one("any_old_commits"):
+            tx.run("old_commits")
+        if tx.one("any_old_sightings"):
+            tx.run("old_sightings")
 
     def close(self) -> None:
         if self._closed:
             return
         try:
-            if self._entered_until:
-                self.write(self._leave)
+            sightings = self._watch.to_store()
+            if self._registered_until or sightings:
+                self.write(partial(self._remove_worker, sightings=sightings))
         except StoreError:
-            pass  # A store that cannot be written must still close; its leases lapse by themselves.
+            pass  # A store that cannot be written must still close; its leases expire by themselves.
         finally:
             self._closed = True
             self._let_go()
 
-    def _leave(self, tx: Transaction) -> None:
-        tx.run("release_leases", worker=self.worker)
-        tx.run("drop_worker", worker=self.worker)
+    def _remove_worker(self, tx: Transaction, sightings: Sequence[Mapping[str, Parameter]]) -> None:
+        if self._registered_until:
+            tx.run("release_leases", worker=self.worker)
+            tx.run("drop_worker", worker=self.worker)
+        tx.run_many("add_sightings", sightings)
 
     def _let_go(self) -> None:
         if self._hints is not None:
@@ -204,18 +256,17 @@ class PostgresEngine:
 
     def _refuse_closed(self) -> None:
         if self._closed:
-            raise StoreUnavailable(f"{self._database.place} is closed", hint="Open the store again.")
+            raise StoreUnavailable(f"{self._database.target} is closed", hint="Open the store again.")
 
 
-def _version(cursor: Cursor[TupleRow]) -> int:
-    """Which transactions can be seen, as one number: it changes in the moment in which a commit becomes visible."""
+def _snapshot(cursor: Cursor[TupleRow]) -> str:
+    """The transactions that are visible: it changes at the moment at which a commit becomes visible."""
     row = cursor.execute("SELECT CAST(pg_current_snapshot() AS text)").fetchone()
-    seen = row[0] if row else ""
-    return int.from_bytes(blake2b(seen.encode(), digest_size=7).digest())
+    return row[0] if row else ""
 
 
 def machine() -> str:
-    """What names this machine among all that use the database."""
+    """The name of this machine among all that use the database."""
     try:
         found = Path("/etc/machine-id").read_text("ascii").strip()
     except (OSError, UnicodeDecodeError):

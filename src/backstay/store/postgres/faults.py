@@ -1,4 +1,4 @@
-"""What PostgreSQL and the network complain of, said in our words. The only place that knows the driver's errors."""
+"""Translates errors of PostgreSQL and the network to ours. The only module that knows the driver's errors."""
 
 import psycopg
 from psycopg import errors
@@ -16,16 +16,16 @@ from backstay.errors import (
     StoreUnavailable,
 )
 
-# What the trigger says that keeps a store that left from being written.
+# The beginning of the message of the trigger that rejects writes to a store that was moved.
 MOVED = "it is at"
-# Somebody else was first. The verb looks again, and sees what they did.
+# Another transaction was first. The verb runs again, and sees its changes.
 _OVERTAKEN = (
     errors.SerializationFailure,
     errors.DeadlockDetected,
     errors.UniqueViolation,
     errors.ForeignKeyViolation,
 )
-# The server goes, comes, or has become a standby: another connection will find the one that takes writes.
+# The server stops, starts, or has become a standby: another connection will find the one that accepts writes.
 _ELSEWHERE = (
     errors.AdminShutdown,
     errors.CrashShutdown,
@@ -35,14 +35,14 @@ _ELSEWHERE = (
 )
 
 
-UNREACHED = "Check that PostgreSQL runs there and takes connections: host, port, firewall, user, password, database."
-_FAILED = "Nothing was changed. Try again; if it persists, look into the server's log."
+UNREACHED = "Check that PostgreSQL runs there and accepts connections: host, port, firewall, user, password, database."
+_FAILED = "Nothing was changed. Try again; if it persists, check the server's log."
 
 _GRANT = (
     "Let this role own the database, or grant it USAGE and CREATE on the schema, SELECT, INSERT, UPDATE and DELETE on "
     "its tables, SELECT and USAGE on its sequence."
 )
-_SCHEMA = "Make the schema that search_path names, with CREATE SCHEMA, or name one that is there."
+_SCHEMA = "Create the schema that search_path names, with CREATE SCHEMA, or name an existing one."
 
 
 def overtaken(error: psycopg.Error) -> bool:
@@ -51,55 +51,57 @@ def overtaken(error: psycopg.Error) -> bool:
 
 
 def lost(error: psycopg.Error, connection: psycopg.Connection[object]) -> bool:
-    """Whether the connection is of no more use after this error."""
+    """Whether the connection is not usable after this error."""
     return connection.closed or isinstance(error, _ELSEWHERE)
 
 
-def translated(error: psycopg.Error, place: str) -> BackstayError:
-    """The error a caller should see for this one of the driver's."""
-    said = _said(error)
+def translated(error: psycopg.Error, location: str) -> BackstayError:
+    """Our error for an error of the driver."""
+    message = _message_of(error)
     match error:
         case errors.DiskFull() | errors.OutOfMemory():
-            return StoreFull(f"{place} has no room: {said}")
+            return StoreFull(f"{location} has no space: {message}")
         case errors.ReadOnlySqlTransaction():
-            return StoreUnavailable(f"{place} takes no writes now: {said}", hint="It may be a standby; try again.")
+            return StoreUnavailable(
+                f"{location} does not accept writes: {message}", hint="It may be a standby; try again."
+            )
         case errors.InsufficientPrivilege():
-            return StoreReadOnly(f"{place} refuses: {said}", hint=_GRANT)
+            return StoreReadOnly(f"{location} refuses: {message}", hint=_GRANT)
         case errors.InvalidSchemaName():
-            return ConfigError(f"{place} has no schema to work in: {said}", hint=_SCHEMA)
+            return ConfigError(f"{location} has no schema to work in: {message}", hint=_SCHEMA)
         case errors.LockNotAvailable() | errors.QueryCanceled():
             return StoreUnavailable(
-                f"{place} did not answer in time: {said}", hint="Somebody holds the session; retry."
+                f"{location} did not answer in time: {message}", hint="Another process holds the session; try again."
             )
         case errors.UndefinedTable() | errors.UndefinedColumn():
-            return SchemaMismatch(f"{place} is not a Backstay database of this version: {said}")
+            return SchemaMismatch(f"{location} is not a Backstay database of this version: {message}")
         case errors.DataCorrupted() | errors.IndexCorrupted():
-            return CorruptRecord(place, f"the database is damaged: {said}")
+            return CorruptRecord(location, f"the database is damaged: {message}")
         case psycopg.IntegrityError():
-            return _refused(place, said)
+            return _refused(location, message)
         case _ if _unstorable(error):
-            return InvalidPayload(f"a value cannot be stored: {said}", hint="Pass text as text, numbers as numbers.")
+            return InvalidPayload(f"a value cannot be stored: {message}", hint="Pass text as text, numbers as numbers.")
         case _:
-            return StoreUnavailable(f"{place} failed: {said}", hint=UNREACHED if _unreached(error) else _FAILED)
+            return StoreUnavailable(f"{location} failed: {message}", hint=UNREACHED if _unreached(error) else _FAILED)
 
 
 def _unreached(error: psycopg.Error) -> bool:
-    """Whether there was no connection, or it broke: only then the driver has no code of the server's."""
+    """Whether there was no connection, or it broke: only then the error has no code of the server."""
     return isinstance(error, psycopg.OperationalError) and error.sqlstate is None
 
 
 def _unstorable(error: psycopg.Error) -> bool:
-    """Whether a value was of a kind that no column takes; when the driver says so, its error has no code."""
+    """Whether a value has a type that no column accepts. An error of the driver itself has no code."""
     kinds = (psycopg.DataError, errors.UndefinedFunction, errors.DatatypeMismatch)
     return isinstance(error, kinds) or (isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None)
 
 
-def _refused(place: str, said: str) -> StoreError:
-    if said.startswith(MOVED):
-        return StoreMoved(f"{place} takes no writes: {said}")
-    return StoreError(f"{place} refused a write that would break an invariant: {said}")
+def _refused(location: str, message: str) -> StoreError:
+    if message.startswith(MOVED):
+        return StoreMoved(f"{location} does not accept writes: {message}")
+    return StoreError(f"{location} rejected a write that would break an invariant: {message}")
 
 
-def _said(error: psycopg.Error) -> str:
-    """The first line of what the server said; more lines may quote what people wrote."""
+def _message_of(error: psycopg.Error) -> str:
+    """The first line of the server's message; further lines may quote user data."""
     return (error.diag.message_primary or str(error)).strip().partition("\n")[0] or type(error).__name__

@@ -1,4 +1,4 @@
-"""A verb on its way through the threads that write."""
+"""A verb on its way through the writer threads."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -7,19 +7,19 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Job(Generic[T]):
-    """A verb that was begun and not waited for."""
+class PostgresJob(Generic[T]):
+    """A verb that was started and is not waited for."""
 
     def __init__(self, future: "Future[T]", on_done: Callable[[], None]) -> None:
         self._future, self._on_done = future, on_done
         future.add_done_callback(self._done)
 
     def claim(self) -> bool:
-        """True if it had not run yet and now never will."""
+        """True if it had not run yet; it will never run then."""
         return not self._future.cancelled() and self._future.cancel()
 
     def result(self) -> T:
-        """What the verb returned, or raised."""
+        """The result of the verb, or raises its error."""
         return self._future.result()
 
     def _done(self, future: "Future[T]") -> None:

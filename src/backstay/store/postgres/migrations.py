@@ -1,4 +1,4 @@
-"""Migrations: numbered files, applied in one transaction under a lock that everybody who opens the database takes."""
+"""Migrations: numbered files, applied in one transaction under a lock that every process takes to migrate."""
 
 import re
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ from typing import NamedTuple
 import psycopg
 
 from backstay.errors import SchemaMismatch, StoreArriving
+from backstay.store.postgres.connection import ServerConnection
 from backstay.store.postgres.faults import translated
-from backstay.store.postgres.wire import Wire
 
 _NAME = re.compile(r"(\d{4})_\w+\.sql")
 _LOCK = "SELECT pg_advisory_xact_lock(1113815383, 0)"
 _SCHEMA = "SELECT max(number), CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint) FROM backstay_schema"
-# Asked of the catalogue itself: `to_regclass` answers from a cache, which is out of date after a wait for the lock.
+# Read from the catalogue itself: `to_regclass` uses a cache, which is out of date after a wait for the lock.
 _TABLES = """
 SELECT coalesce(bool_or(c.relname = 'backstay_schema'), false), count(*) > 0,
     coalesce(bool_or(c.relname = 'backstay_moving'), false)
@@ -24,88 +24,93 @@ WHERE n.nspname = ANY (current_schemas(false))
 """
 
 
-class Migration(NamedTuple):
-    """One step of the schema's history."""
+class PostgresMigration(NamedTuple):
+    """One migration of the schema."""
 
     number: int
     name: str
     sql: str
 
 
-def shipped() -> tuple[Migration, ...]:
-    """The migrations that come with this version, in order."""
+def shipped() -> tuple[PostgresMigration, ...]:
+    """The migrations of this version, in order."""
     folder = files("backstay.store.postgres").joinpath("migrations")
     found = ((_NAME.fullmatch(file.name), file) for file in folder.iterdir())
-    return tuple(sorted(Migration(int(match[1]), file.name, file.read_text("utf-8")) for match, file in found if match))
+    return tuple(
+        sorted(PostgresMigration(int(match[1]), file.name, file.read_text("utf-8")) for match, file in found if match)
+    )
 
 
-def migrate(wire: Wire, place: str, steps: Sequence[Migration]) -> tuple[int, int]:
-    """Bring the database to the newest schema; its number, and the server's time."""
+def migrate(wire: ServerConnection, location: str, steps: Sequence[PostgresMigration]) -> tuple[int, int]:
+    """Bring the database to the newest schema; returns its number, and the server's time."""
     try:
-        schema, server_time = _schema(wire, place)
+        schema, server_time = _schema(wire, location)
         if schema < steps[-1].number:
             with wire.transaction():
-                # In a large database a step takes as long as it takes; whoever waits for it gives up in time.
+                # In a large database a migration may take long; other processes that wait for it give up in time.
                 wire.execute("SET LOCAL statement_timeout = 0")
-                _apply(wire, place, steps)
-            schema, server_time = _schema(wire, place)
+                _apply(wire, location, steps)
+            schema, server_time = _schema(wire, location)
     except psycopg.Error as error:
-        raise translated(error, place) from error
+        raise translated(error, location) from error
     if schema > steps[-1].number:
-        raise _newer(place, schema, steps)
+        raise _newer(location, schema, steps)
     return schema, server_time
 
 
-def found_schema(wire: Wire, place: str, steps: Sequence[Migration]) -> int:
-    """The number of the last migration that was applied, 0 for an empty database; nothing is changed."""
-    schema, _ = _schema(wire, place)
+def found_schema(wire: ServerConnection, location: str, steps: Sequence[PostgresMigration]) -> int:
+    """The number of the last applied migration, 0 for an empty database. Changes nothing."""
+    schema, _ = _schema(wire, location)
     if schema > steps[-1].number:
-        raise _newer(place, schema, steps)
+        raise _newer(location, schema, steps)
     return schema
 
 
-def _newer(place: str, schema: int, steps: Sequence[Migration]) -> SchemaMismatch:
+def _newer(location: str, schema: int, steps: Sequence[PostgresMigration]) -> SchemaMismatch:
     return SchemaMismatch(
-        f"{place} has schema {schema}; this version of Backstay knows up to {steps[-1].number}",
+        f"{location} has schema {schema}; this version of Backstay supports up to {steps[-1].number}",
         hint="Upgrade this installation: pip install --upgrade backstay",
     )
 
 
-def _apply(wire: Wire, place: str, steps: Sequence[Migration]) -> None:
-    """All steps that are missing, in one transaction: whoever comes at the same time waits, and finds them done."""
+def _apply(wire: ServerConnection, location: str, steps: Sequence[PostgresMigration]) -> None:
+    """Apply all missing migrations in one transaction.
+
+    A process that comes at the same time waits and finds them done.
+    """
     wire.execute(_LOCK)
-    schema, _ = _schema(wire, place)
+    schema, _ = _schema(wire, location)
     if not schema:
         wire.execute("CREATE TABLE IF NOT EXISTS backstay_schema (number BIGINT NOT NULL PRIMARY KEY)")
     for step in steps:
         if step.number > schema:
-            _run(wire, place, step)
+            _run(wire, location, step)
             wire.execute("INSERT INTO backstay_schema (number) VALUES (%s)", (step.number,))
 
 
-def _run(wire: Wire, place: str, step: Migration) -> None:
+def _run(wire: ServerConnection, location: str, step: PostgresMigration) -> None:
     try:
         wire.execute(step.sql.encode())
     except (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError) as error:
-        raise SchemaMismatch(f"{place} cannot be changed by {step.name}: {error.diag.message_primary}") from error
+        raise SchemaMismatch(f"{location} cannot be changed by {step.name}: {error.diag.message_primary}") from error
 
 
-def _schema(wire: Wire, place: str) -> tuple[int, int]:
+def _schema(wire: ServerConnection, location: str) -> tuple[int, int]:
     """The number of the last migration, 0 for an empty database; and the server's time."""
     ours, taken, moving = _asked(wire, _TABLES)
     if ours:
         number, server_time = _asked(wire, _SCHEMA)
         return number or 0, server_time
     if moving:
-        raise StoreArriving(f"{place} is not a whole store: a move to it is not finished")
+        raise StoreArriving(f"{location} is not a complete store: a move to it is not finished")
     if taken:
         raise SchemaMismatch(
-            f"{place} is not a Backstay database: it belongs to another program",
+            f"{location} is not a Backstay database: it belongs to another program",
             hint="Choose another database, or another schema with ?options=-csearch_path%3Dbackstay.",
         )
     return 0, 0
 
 
-def _asked(wire: Wire, question: str) -> tuple[int, ...]:
+def _asked(wire: ServerConnection, question: str) -> tuple[int, ...]:
     row = wire.execute(question.encode()).fetchone()
     return row or (0, 0, 0)

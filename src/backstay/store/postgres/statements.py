@@ -1,4 +1,4 @@
-"""Named SQL as psycopg takes it: shared statements, PostgreSQL's own, and those that also lock."""
+"""Named SQL for psycopg: shared statements, PostgreSQL's own, and those that also lock."""
 
 import re
 from importlib.resources import files
@@ -10,7 +10,7 @@ _PARAMETER = re.compile(r"(?<!:):([a-z]\w*)")
 
 
 class Statement(NamedTuple):
-    """What runs under one name. A lock that must be held before the statement looks is a statement before it."""
+    """A named statement. `before` takes a lock that must be held before `text` reads."""
 
     before: str | None
     text: str
@@ -27,7 +27,7 @@ def reading() -> Statements:
 
 
 def writing() -> Statements:
-    """The statements of a transaction that writes: some of them lock what they read."""
+    """The statements of a transaction that writes: some of them lock the rows that they read."""
     return _statements("sql", "locking")
 
 

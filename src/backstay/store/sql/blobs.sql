@@ -13,7 +13,7 @@ UPDATE blobs SET size = :size WHERE key = :blob
 
 -- name: blob
 -- No row: this owner has no such blob.
-SELECT key, size, created_at FROM blobs WHERE owner = :owner AND hash = :hash
+SELECT key, size FROM blobs WHERE owner = :owner AND hash = :hash
 
 -- name: name_blob
 -- The upload is complete.

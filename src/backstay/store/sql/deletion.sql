@@ -11,13 +11,13 @@ WITH RECURSIVE
         UNION
         SELECT s.id FROM family f CROSS JOIN sessions s WHERE s.source_id = f.id
     )
-SELECT s.id, s.state FROM family f CROSS JOIN sessions s WHERE s.id = f.id ORDER BY s.id
+SELECT s.id AS session, s.state FROM family f CROSS JOIN sessions s WHERE s.id = f.id ORDER BY s.id
 
 -- name: windows_of
 SELECT id FROM windows WHERE session_id = :session
 
 -- name: messages_between
--- Messages said in this window, to be taken out of the index before they go.
+-- Messages of this window, to be removed from the index before they are dropped.
 SELECT m.key, m.role, m.id, m.format, m.body FROM messages m
 WHERE m.window_id = :window AND m.position >= :low AND m.position < :high
 
@@ -31,7 +31,7 @@ SELECT count(*) FROM messages WHERE window_id = :window
 DELETE FROM segments WHERE window_id = :window
 
 -- name: uproot_window
--- The window is only a place where messages lie from now on; nobody reads it as a window.
+-- Leaves the window only as the container of its messages: no session reads it as a window.
 UPDATE windows SET base_id = NULL, base_until = NULL, behind_id = NULL, behind_until = NULL WHERE id = :window
 
 -- name: drop_window

@@ -1,15 +1,15 @@
 -- name: marks
 -- No row: this owner left none in this session.
-SELECT draft, read_to, at FROM marks WHERE session_id = :session AND owner = :owner
+SELECT draft, read_to FROM marks WHERE session_id = :session AND owner = :owner
 
--- name: glance
+-- name: badge
 -- Whether a call of the running turn asks a person, and how the last turn ended. No row: no such session of this owner.
 SELECT
-    EXISTS (SELECT 1 FROM calls c WHERE c.turn_id = s.running_id AND c.approval = 'asked' AND c.effect = 'called'),
+    EXISTS (SELECT 1 FROM calls c WHERE c.turn_id = s.running_id AND c.approval = 'asked' AND c.effect = 'called') AS asks,
     (
         SELECT t.outcome FROM turns t
         WHERE t.session_id = s.id AND t.state = 'ended' AND t.taken_by IS NULL ORDER BY t.ended_at DESC, t.event DESC LIMIT 1
-    )
+    ) AS outcome
 FROM sessions s WHERE s.id = :session AND s.owner = :owner AND s.state <> 'deleted'
 
 -- name: set_draft

@@ -16,18 +16,18 @@ UPDATE indexed SET key = min(key, (SELECT coalesce(max(m.key), 0) FROM messages 
 SELECT (SELECT coalesce(max(m.key), 0) FROM messages m) - (SELECT key FROM indexed)
 
 -- name: known_languages
--- Languages of which the engine knows how words are inflected: none, unless it says otherwise.
-SELECT 1 WHERE 1 = 0
+-- Languages whose inflected forms the engine knows: none, unless an engine replaces this.
+SELECT NULL AS language WHERE 1 = 0
 
 -- name: languages
--- Those whose stems are in the index.
-SELECT 1 WHERE 1 = 0
+-- Languages whose stems are in the index.
+SELECT NULL AS language WHERE 1 = 0
 
 -- name: unstemmed
--- Texts that have not got the stems of the languages of now.
-SELECT 1 WHERE 1 = 0 LIMIT :limit
+-- Indexed texts without the stems of the current languages.
+SELECT NULL AS key WHERE 1 = 0 LIMIT :limit
 
 -- name: found_message
--- A message by its key, with the session it was said in.
-SELECT m.window_id, m.position, m.id, m.turn_id, m.role, m.format, m.body, m.at, w.session_id
+-- A message by its key, with the session where it was written.
+SELECT m.window_id AS window, m.position, m.id, m.turn_id AS turn, m.role, m.format, m.body, m.at, w.session_id AS session
 FROM messages m JOIN windows w ON w.id = m.window_id WHERE m.key = :key

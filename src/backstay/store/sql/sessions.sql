@@ -1,31 +1,33 @@
 -- name: session_columns
-s.id, s.owner, s.state, s.revision, s.context, s.fence, s.last_event, s.held_event, s.window_id, s.start, s.length,
-s.holder, s.lease_until, s.lease_boot, s.running_id, s.cancelling, s.waiting, s.steering, s.queued, s.turns, s.activity,
-s.touched_at, s.preview, s.title, s.title_by, s.pinned, s.archived, s.tags, s.family, s.place, s.source_id, s.idle_ttl,
-s.expires_by, s.created_at, s.active_at, s.ended_at, s.metadata, s.agent
+s.id, s.owner, s.state, s.revision, s.context, s.fence, s.last_event, s.held_event, s.window_id AS window, s.start, s.length,
+s.holder, s.lease_until, s.lease_boot, s.lease_ms, s.running_id AS running, s.cancelling, s.waiting, s.steering, s.queued, s.turns,
+s.activity, s.touched_at, s.preview, s.title, s.title_by, s.pinned, s.archived, s.tags, s.family, s.place, s.source_id AS source,
+s.idle_ttl, s.expires_by, s.created_at, s.active_at, s.ended_at, s.metadata, s.agent, s.held, s.text_bytes
 
--- name: door
+-- name: session_row
 -- The session's row. No row: no such session of this owner.
 SELECT {{session_columns}} FROM sessions s WHERE s.id = :session AND s.owner = :owner AND s.state <> 'deleted'
 
--- name: leave_door
--- Writes back what a verb may have changed of the row.
+-- name: write_session_row
+-- Writes back the columns that a verb may have changed. No row changed: another transaction wrote the session since.
 UPDATE sessions SET
     revision = :revision, context = :context, fence = :fence, last_event = :last_event, held_event = :held_event,
     window_id = :window, start = :start, length = :length, holder = :holder, lease_until = :lease_until,
-    lease_boot = :lease_boot, running_id = :running, cancelling = :cancelling, waiting = :waiting, steering = :steering,
-    queued = :queued, turns = :turns, activity = :activity, touched_at = :touched_at, preview = :preview
-WHERE id = :session
+    lease_boot = :lease_boot, lease_ms = :lease_ms, running_id = :running, cancelling = :cancelling, waiting = :waiting,
+    steering = :steering, queued = :queued, turns = :turns, activity = :activity, touched_at = :touched_at,
+    preview = :preview, held = :held, text_bytes = :text_bytes
+WHERE id = :session AND fence = :found_fence AND last_event = :found_event
 
--- name: keep_door
--- Writes back what a holder's sign of life changes, and touches no index.
+-- name: write_holder_columns
+-- The same for the columns that most writes of a lease holder change. No index contains them.
 UPDATE sessions SET
     revision = :revision, context = :context, fence = :fence, last_event = :last_event, held_event = :held_event,
-    lease_until = :lease_until, lease_boot = :lease_boot, waiting = :waiting, steering = :steering
-WHERE id = :session
+    lease_until = :lease_until, lease_boot = :lease_boot, waiting = :waiting, steering = :steering,
+    touched_at = :touched_at
+WHERE id = :session AND fence = :found_fence AND last_event = :found_event
 
 -- name: move_up
--- Puts the session where its activity belongs in the list.
+-- Moves the session up in the list.
 UPDATE sessions SET active_at = :active_at WHERE id = :session
 
 -- name: create_session
@@ -38,11 +40,11 @@ INSERT INTO sessions (
 )
 
 -- name: address
--- Where an address leads. No row: nowhere yet.
-SELECT session_id, generation, spelling FROM addresses WHERE owner = :owner AND key = :key
+-- The session behind an address. No row: there is none.
+SELECT session_id AS session, generation, spelling FROM addresses WHERE owner = :owner AND key = :key
 
--- name: put_address
--- Leads an address to a session. No row changed: somebody led it elsewhere since it was looked at.
+-- name: set_address
+-- Points an address to a session. No row changed: another transaction pointed it elsewhere since it was read.
 INSERT INTO addresses (owner, key, spelling, session_id, generation)
 VALUES (:owner, :key, :spelling, :session, :generation)
 ON CONFLICT (owner, key) DO UPDATE SET session_id = excluded.session_id, generation = excluded.generation
@@ -54,34 +56,24 @@ SELECT spelling FROM addresses WHERE session_id = :session AND owner = :owner OR
 -- name: set_ttl
 UPDATE sessions SET idle_ttl = :idle_ttl, expires_by = :expires_by WHERE id = :session
 
--- name: set_title
-UPDATE sessions SET title = :title, title_by = :title_by WHERE id = :session
-
--- name: set_pinned
-UPDATE sessions SET pinned = :value WHERE id = :session
-
--- name: set_archived
-UPDATE sessions SET archived = :value WHERE id = :session
-
--- name: set_tags
-UPDATE sessions SET tags = :tags WHERE id = :session
+-- name: set_labels
+UPDATE sessions SET
+    title = :title, title_by = :title_by, pinned = :pinned, archived = :archived, tags = :tags, metadata = :metadata
+WHERE id = :session
 
 -- name: set_agent
 UPDATE sessions SET agent = :agent WHERE id = :session
 
--- name: set_metadata
-UPDATE sessions SET metadata = :metadata WHERE id = :session
-
 -- name: close_session
 -- Ends or expires a session, for good.
-UPDATE sessions SET state = :state, ended_at = :now WHERE id = :session
+UPDATE sessions SET state = :state, ended_at = :ended_at WHERE id = :session
 
 -- name: revision
 -- No row: no such session of this owner.
 SELECT revision FROM sessions WHERE id = :session AND owner = :owner AND state <> 'deleted'
 
 -- name: list_sessions
--- Newest first; every filter that is NULL lets everything pass.
+-- Newest first. A filter that is NULL passes everything.
 SELECT {{session_columns}} FROM sessions s
 WHERE {{on_list}}
 ORDER BY s.active_at DESC, s.id DESC LIMIT :limit
@@ -93,7 +85,7 @@ WHERE s.agent = :agent AND {{on_list}}
 ORDER BY s.active_at DESC, s.id DESC LIMIT :limit
 
 -- name: list_sessions_of_place
--- The same, from one place.
+-- The same, with one place.
 SELECT {{session_columns}} FROM sessions s
 WHERE s.place = :place AND {{on_list}}
 ORDER BY s.active_at DESC, s.id DESC LIMIT :limit
@@ -118,7 +110,7 @@ WHERE s.owner = :owner AND s.state <> 'deleted' AND s.id >= :low AND s.id < :hig
 EXISTS (SELECT 1 FROM json_each(s.tags) WHERE value = :tag)
 
 -- name: expiry
--- When a session's time runs out, if that is now or was before.
+-- When a session expires, if that is now or in the past.
 min(coalesce(s.touched_at + s.idle_ttl, :now + 1), coalesce(s.expires_by, :now + 1))
 
 -- name: has_state
@@ -132,7 +124,7 @@ min(coalesce(s.touched_at + s.idle_ttl, :now + 1), coalesce(s.expires_by, :now +
 SELECT count(*) FROM sessions WHERE state <> 'deleted'
 
 -- name: lapsed_sessions
--- Open sessions whose time has run out, with nothing running or waiting.
+-- Open sessions that have expired, without running or waiting turns.
 SELECT {{session_columns}} FROM sessions s
 WHERE s.state = 'open' AND (s.idle_ttl IS NOT NULL OR s.expires_by IS NOT NULL)
     AND s.running_id IS NULL AND s.waiting = 0
@@ -140,18 +132,18 @@ WHERE s.state = 'open' AND (s.idle_ttl IS NOT NULL OR s.expires_by IS NOT NULL)
 LIMIT :limit
 
 -- name: forecast
--- What a collection at this moment would do, counted: sessions to expire, sessions to delete, blobs to drop, and turns
--- whose deltas a fold would replace.
+-- Counts the effects of a collection now: sessions to expire and to delete, blobs to drop, and turns to fold.
 SELECT
     (SELECT count(*) FROM sessions s WHERE s.state = 'open' AND (s.idle_ttl IS NOT NULL OR s.expires_by IS NOT NULL)
-        AND s.running_id IS NULL AND s.waiting = 0 AND {{expiry}} <= :now),
-    (SELECT count(*) FROM sessions WHERE state IN ('ended', 'expired') AND ended_at < :closed),
-    (SELECT count(*) FROM ({{forgotten_blobs}}) forgotten),
-    (SELECT count(*) FROM turns t WHERE t.first_event IS NOT NULL AND t.state = 'ended' AND t.ended_at <= :fold)
+        AND s.running_id IS NULL AND s.waiting = 0 AND {{expiry}} <= :now) AS expired,
+    (SELECT count(*) FROM sessions WHERE state IN ('ended', 'expired') AND ended_at < :closed) AS deleted,
+    (SELECT count(*) FROM ({{forgotten_blobs}}) forgotten) AS blobs,
+    (SELECT count(*) FROM turns t JOIN sessions s ON s.id = t.session_id
+        WHERE t.first_event IS NOT NULL AND t.state = 'ended' AND t.ended_at <= :fold AND s.state <> 'deleted') AS folded
 
 -- name: closed_before
 -- Sessions that ended or expired before this moment.
-SELECT id, owner FROM sessions WHERE state IN ('ended', 'expired') AND ended_at < :moment ORDER BY ended_at LIMIT :limit
+SELECT id AS session, owner FROM sessions WHERE state IN ('ended', 'expired') AND ended_at < :moment ORDER BY ended_at LIMIT :limit
 
 -- name: running_sessions
 -- Sessions with a running turn, in order of id.
@@ -161,19 +153,22 @@ SELECT {{session_columns}} FROM sessions s WHERE s.running_id IS NOT NULL AND s.
 -- Leaves a tombstone: no text, only the numbers that open streams need.
 UPDATE sessions SET
     state = 'deleted', revision = revision + 1, fence = fence + 1, last_event = last_event + 1, length = 0,
-    holder = NULL, lease_until = NULL, lease_boot = NULL, running_id = NULL, cancelling = 0, waiting = 0, steering = 0,
-    preview = NULL, title = NULL, title_by = NULL, tags = '[]', family = NULL, place = NULL, metadata = '{}',
-    agent = NULL, ended_at = :now
-WHERE id = :session RETURNING last_event, fence
+    holder = NULL, lease_until = NULL, lease_boot = NULL, lease_ms = NULL, running_id = NULL, cancelling = 0, waiting = 0,
+    steering = 0, held = 0, preview = NULL, title = NULL, title_by = NULL, tags = '[]', family = NULL, place = NULL,
+    metadata = '{}', agent = NULL, text_bytes = 0, ended_at = :now
+WHERE id = :session RETURNING last_event AS number, fence
 
--- name: door_of_story
+-- name: session_row_or_tombstone
 -- A session's row, deleted or not. No row: no such session of this owner.
-SELECT {{session_columns}} FROM sessions s WHERE s.id = :session AND s.owner = :owner
+SELECT {{session_columns}} FROM sessions s WHERE s.id = :session AND s.owner = :owner AND NOT {{is_hidden}}
 
 -- name: head
--- The number of a session's last event, deleted or not. No row: no such session of this owner.
-SELECT last_event FROM sessions WHERE id = :session AND owner = :owner
+-- The fence and the number of a session's last event, deleted or not. No row: no such session of this owner.
+SELECT COALESCE((
+    SELECT e.fence FROM events e WHERE e.session_id = s.id AND e.number <= s.last_event ORDER BY e.number DESC LIMIT 1
+), 0) AS fence, s.last_event AS number
+FROM sessions s WHERE s.id = :session AND s.owner = :owner AND NOT {{is_hidden}}
 
 -- name: host_of
--- What a machine is called in addresses. No row: by its own name.
+-- The name of a machine in addresses. No row: its own name.
 SELECT host FROM hosts WHERE machine = :machine

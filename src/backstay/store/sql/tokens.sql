@@ -1,14 +1,14 @@
 -- name: token_columns
-k.id, k.owner, k.name, k.kind, k.created_at, k.expires_at, k.revoked_at
+k.id, k.owner, k.name, k.kind, k.created_at, k.expires_at, k.revoked_at, k.access
 
 -- name: add_token
--- A token that is known already stays as it is, revoked or not.
-INSERT INTO tokens (id, owner, name, kind, hash, created_at, expires_at)
-VALUES (:token, :owner, :name, :kind, :hash, :now, :expires_at)
+-- A token that exists already stays as it is, revoked or not.
+INSERT INTO tokens (id, owner, name, kind, hash, created_at, expires_at, access)
+VALUES (:token, :owner, :name, :kind, :hash, :now, :expires_at, :access)
 ON CONFLICT (hash) DO NOTHING
 
 -- name: token_by_hash
--- No row: nobody was given this token, or it went with its time.
+-- No row: the token is unknown, or it expired long ago.
 SELECT {{token_columns}} FROM tokens k WHERE k.hash = :hash
 
 -- name: tokens_of
@@ -25,4 +25,4 @@ RETURNING id
 SELECT {{token_columns}} FROM tokens k WHERE k.id = :token AND k.owner = :owner
 
 -- name: drop_expired_tokens
-DELETE FROM tokens WHERE expires_at IS NOT NULL AND expires_at <= :now
+DELETE FROM tokens WHERE expires_at IS NOT NULL AND expires_at <= :until

@@ -1,5 +1,6 @@
 -- name: window_columns
-w.id, w.session_id, w.parent_id, w.reason, w.start, w.event, w.at, w.behind_id, w.behind_until
+w.id, w.session_id AS session, w.parent_id AS parent, w.reason, w.start, w.event, w.at, w.behind_id AS behind,
+w.behind_until
 
 -- name: window
 -- No row: no such window.
@@ -10,8 +11,8 @@ SELECT {{window_columns}} FROM windows w WHERE w.id = :window
 SELECT {{window_columns}} FROM windows w WHERE w.id = :window AND w.session_id = :session
 
 -- name: base_of
--- What a window begins with, and what its summary stands for.
-SELECT base_id, base_until, behind_id, behind_until FROM windows WHERE id = :window
+-- The base of a window, and the window that its summary replaces.
+SELECT base_id AS base, base_until, behind_id AS behind, behind_until FROM windows WHERE id = :window
 
 -- name: lineage
 -- All windows of a session, oldest first.
@@ -30,13 +31,13 @@ INSERT INTO windows (
 
 -- name: segments
 -- A window's segments in reading order.
-SELECT start, source_id, low, high FROM segments WHERE window_id = :window ORDER BY start
+SELECT start, source_id AS source, low, high FROM segments WHERE window_id = :window ORDER BY start
 
 -- name: add_segment
 INSERT INTO segments (window_id, start, source_id, low, high) VALUES (:window, :start, :source, :low, :high)
 
 -- name: end_of_window
--- The position after the last message that was said in this window itself. NULL: nothing was.
+-- The position after the last message that was written in this window itself. NULL: it has none.
 SELECT max(position) + 1 FROM messages WHERE window_id = :window
 
 -- name: fork_family

@@ -1,15 +1,16 @@
-"""Connections to one database file, set up the same way every time."""
+"""Connections to one database file, always with the same settings."""
 
 from pathlib import Path
 from typing import Literal
 
 import apsw
 
-from backstay.errors import StoreError
+from backstay.errors import StoreError, StoreReadOnly
 
 OLDEST = (3, 51, 3)
 APPLICATION_ID = 0x424B5354  # "BKST"
 MOVING_ID = 0x424B534D  # "BKSM": a store that has only partly arrived
+BUSY_MS = 5_000
 Durability = Literal["NORMAL", "FULL"]
 
 _WRITER = """
@@ -21,7 +22,7 @@ PRAGMA temp_store = MEMORY;
 PRAGMA fullfsync = ON;
 PRAGMA checkpoint_fullfsync = ON;
 PRAGMA wal_autocheckpoint = 0;
-PRAGMA journal_size_limit = 67108864;
+PRAGMA journal_size_limit = 16777216;
 PRAGMA synchronous = FULL;
 """
 _READER = """
@@ -42,14 +43,18 @@ def refuse_old_sqlite(version: str = apsw.sqlite_lib_version()) -> None:
 
 
 def open_writer(path: Path, vfs: str | None = None) -> apsw.Connection:
-    """The one connection of this process that writes. It leaves checkpointing to its owner."""
+    """The one connection of this process that writes. Its owner runs the checkpoints."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
+    # SQLite opens a file without write permission for reading, and such a connection would stay read-only for ever.
+    if connection.readonly("main"):
+        connection.close()
+        raise StoreReadOnly(f"{path} cannot be written: it could only be opened for reading")
     _settle_plans(connection)
-    connection.set_busy_timeout(5_000)
+    connection.set_busy_timeout(BUSY_MS)
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     connection.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
     connection.config(apsw.SQLITE_DBCONFIG_DQS_DDL, 0)
-    # Fetching matters: a statement that answers with a row would otherwise stop the ones after it.
+    # Fetch the rows: a statement that returns a row would otherwise stop the ones after it.
     connection.execute(_WRITER).fetchall()
     return connection
 
@@ -58,17 +63,25 @@ def open_reader(path: Path, vfs: str | None = None) -> apsw.Connection:
     """A connection that can only read."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
     _settle_plans(connection)
-    connection.set_busy_timeout(5_000)
+    connection.set_busy_timeout(BUSY_MS)
     connection.execute(_READER).fetchall()
     return connection
 
 
+def close_quietly(connection: apsw.Connection) -> None:
+    """Close a connection on a disk that may fail: the file is in the state of the last commit either way."""
+    try:
+        connection.close()
+    except apsw.Error:
+        connection.close(True)
+
+
 def _settle_plans(connection: apsw.Connection) -> None:
-    """Plan each statement once: otherwise SQLite plans many of ours anew for every value they are given."""
+    """Plan each statement once: otherwise SQLite plans many of ours again for every parameter value."""
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
 
 def pragma(connection: apsw.Connection, name: str) -> int:
-    """The number behind a PRAGMA."""
+    """The number that a PRAGMA returns."""
     row = connection.execute(f"PRAGMA {name}").fetchone()
     return int(row[0]) if row else 0

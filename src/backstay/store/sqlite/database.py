@@ -1,12 +1,12 @@
-"""One database file in this process: its writer, its readers, and the locks around it.
+"""One database file in this process: its writer, its readers, and its locks.
 
-However many stores a process opens on a file, they share one of these: two would not exclude each other's file locks.
+All stores that a process opens on a file share one of these: two would not exclude each other by file locks.
 """
 
 import os
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,25 +14,27 @@ import apsw
 
 from backstay.errors import StoreUnavailable, UsedAfterFork
 from backstay.model.ids import WorkerId
-from backstay.store.sqlite.connection import open_reader, open_writer, pragma, refuse_old_sqlite
+from backstay.store.sqlite.connection import close_quietly, open_reader, open_writer, pragma, refuse_old_sqlite
 from backstay.store.sqlite.faults import in_our_words, not_ours, poisons, translated
-from backstay.store.sqlite.filelock import LifeLock, WriteLock, lives, locks_of
-from backstay.store.sqlite.filesystem import (
+from backstay.store.sqlite.files.creation import create, discard_unfinished, set_wal_mode
+from backstay.store.sqlite.files.descriptors import retry_while_scarce
+from backstay.store.sqlite.files.file_locks import Fate, LifeLock, WriteLock, fate, locks_of, sweep
+from backstay.store.sqlite.files.file_system import (
     MOUNTS,
     FileIdentity,
-    create_private,
     identity,
     refuse_network,
-    refuse_replaced,
 )
-from backstay.store.sqlite.job import Job
-from backstay.store.sqlite.migrations import Migration, migrate, refuse_foreign, refuse_foreign_file, shipped
+from backstay.store.sqlite.files.open_files import OpenFiles
+from backstay.store.sqlite.files.read_pause import ReadPause
+from backstay.store.sqlite.job import SqliteJob
+from backstay.store.sqlite.migrations import SqliteMigration, migrate, refuse_foreign, refuse_foreign_file, shipped
 from backstay.store.sqlite.writer import Writer
 
 T = TypeVar("T")
 
 
-class Database:
+class SqliteDatabase:
     """A file that is open in this process. Writes go through its one writer; reads use connections of their own."""
 
     def __init__(
@@ -42,7 +44,7 @@ class Database:
         *,
         name: str,
         vfs: str | None,
-        steps: Sequence[Migration],
+        steps: Sequence[SqliteMigration],
         wait_seconds: float,
     ) -> None:
         self.path, self.file = path, file
@@ -54,22 +56,22 @@ class Database:
             refuse_foreign_file(path, steps)
         self._locks = locks_of(path)
         self._life_locks: dict[WorkerId, LifeLock] = {}
-        # Idle connections, as many as threads ever read at once; the last one back is the first one out.
+        # Idle connections, as many as threads have ever read at once; last in, first out.
         self._readers: list[apsw.Connection] = []
         self._watcher: apsw.Connection | None = None
         self._watching = threading.Lock()
         self._closed = False
-        self._write_lock = WriteLock(self._locks / "write")
-        try:
-            self._prepare(steps)
-        except BaseException:
-            self._write_lock.close()
-            raise
-        self._writer = Writer(path, self._write_lock, file, name, vfs)
+        with ExitStack() as opened:
+            self._write_lock = WriteLock(self._locks / "write")
+            opened.callback(self._write_lock.close)
+            self._pause = ReadPause(self._locks / "pause")
+            opened.callback(self._pause.close)
+            self._writer = self._begin_writing(name, *self._prepare(steps))
+            opened.pop_all()
 
     def write(self, work: Callable[[apsw.Connection], T], *, seconds: float, durable: bool, alone: bool) -> T:
-        """Run the work in a write transaction; return once it is committed, or raise having changed nothing."""
-        job = Job(work, durable=durable, alone=alone)
+        """Run the work in a write transaction; returns once it is committed, or raises and has changed nothing."""
+        job = SqliteJob(work, durable=durable, alone=alone)
         self._refuse_fork()
         if self._writer.at_once(job):  # type: ignore[arg-type]  # the writer never looks at a job's value
             return job.result()
@@ -78,8 +80,8 @@ class Database:
             raise self.too_busy(seconds)
         return job.result()
 
-    def begin(self, job: Job[T]) -> None:
-        """Put a job in the writer's queue without waiting for it."""
+    def begin(self, job: SqliteJob[T]) -> None:
+        """Add a job to the writer's queue without waiting for it."""
         self._refuse_fork()
         self._writer.submit(job)  # type: ignore[arg-type]  # the writer never looks at a job's value
 
@@ -87,7 +89,7 @@ class Database:
         """The error for a job that could not begin in time."""
         return StoreUnavailable(
             f"{self.path} could not be written within {seconds:g} s: {self._write_lock.holder()} is writing it",
-            hint="Nothing was changed. Try again, or look at what that process does.",
+            hint="Nothing was changed. Try again, or check what that process is doing.",
         )
 
     def read(self, work: Callable[[apsw.Connection], T]) -> T:
@@ -98,14 +100,14 @@ class Database:
             try:
                 return work(connection)
             finally:
-                # An I/O error has ended the transaction already; a second error would hide it.
+                # An I/O error has already ended the transaction; a second error would hide it.
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
 
         return self.peek(on_one_snapshot)
 
     def peek(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Run work that is a single statement: it needs no snapshot."""
+        """Run work that is a single statement and needs no snapshot."""
         self._refuse_fork()
         connection = self._borrow_reader()
         try:
@@ -121,92 +123,164 @@ class Database:
         return result
 
     def version(self) -> int:
-        """A number that changes whenever somebody has committed.
+        """A number that changes whenever any process has committed.
 
-        Always asked of the same connection: the number says what that one has noticed, and compares with nobody else's.
+        It is always read on the same connection: the number is what this connection has noticed, and cannot be compared
+        with that of another.
         """
         self._refuse_fork()
         with self._watching, in_our_words(str(self.path)):
             if self._closed:
                 raise StoreUnavailable(f"{self.path} is closed", hint="Open the store again.")
+            self._files.refuse_replaced_lately()
             if self._watcher is None:
-                refuse_replaced(self.path, self.file)
-                self._watcher = open_reader(self.path, self._vfs)
+                self._watcher = self._open_reader()
             return pragma(self._watcher, "data_version")
 
-    def enter(self, worker: WorkerId) -> None:
-        """Hold the worker's life lock, so that all can see it lives."""
+    def refuse_replaced(self) -> None:
+        """Raise if a file of the database was removed or replaced since it was opened in this process."""
+        self._files.refuse_replaced()
+
+    def register_worker(self, worker: WorkerId) -> None:
+        """Take the worker's life lock, so that other processes can see that it is alive."""
         self._refuse_fork()
         if worker not in self._life_locks:
             self._life_locks[worker] = LifeLock(self._locks / worker)
 
-    def leave(self, worker: WorkerId) -> None:
-        """Let go of the worker's life lock, if it has one."""
+    def unregister_worker(self, worker: WorkerId, *, forgotten: bool) -> None:
+        """Release the worker's life lock, if it has one.
+
+        The lock file stays as long as the worker's row: a process that finds a row without a lock file cannot know that
+        the worker is dead.
+        """
         lock = self._life_locks.pop(worker, None)
         if lock is not None and not self.forked:
-            lock.release()
+            lock.release(remove=forgotten)
 
-    def bury(self, worker: WorkerId) -> None:
-        """Remove what a dead worker left: its name is never given out again."""
-        (self._locks / worker).unlink(missing_ok=True)
+    def sweep(self, keep: Collection[WorkerId]) -> None:
+        """Remove the life locks of dead workers except these. Their names are never used again."""
+        sweep(self._locks, keep=keep)
 
-    def lives(self, worker: WorkerId) -> bool:
+    def fate(self, worker: WorkerId) -> Fate:
         """Whether the worker's process still holds its life lock."""
-        return lives(self._locks / worker)
+        return fate(self._locks / worker)
 
     def close(self) -> None:
-        """Finish what is queued and close every connection; one that is being read is closed by its reader."""
+        """Finish the queued jobs and close every connection; a connection in use is closed by its reader."""
         self._closed = True
         self._close_readers()
-        with self._watching:  # A thread whose caller was cancelled may still be asking.
+        with self._watching:  # The thread of a cancelled caller may still be reading the version.
             if self._watcher is not None:
-                self._watcher.close()
+                close_quietly(self._watcher)
         self._writer.close(self._wait_seconds)
 
     def forget(self) -> None:
         """In a forked child: never touch the parent's connections, and do not keep its locks alive."""
         self.forked = True
         self._write_lock.close()
+        self._pause.close()
         for lock in self._life_locks.values():
             lock.forget()
 
-    def _prepare(self, steps: Sequence[Migration]) -> None:
-        """First contact, behind the lock: ten processes may do this at once on an empty file."""
+    def _prepare(self, steps: Sequence[SqliteMigration]) -> tuple[apsw.Connection, apsw.Connection]:
+        """Open and migrate the file under the lock: ten processes may do this at once on an old file.
+
+        Returns the writer's connection and its anchor.
+        """
         with self._write_lock.within(self._wait_seconds), in_our_words(str(self.path)):
+            discard_unfinished(self._locks)
             connection = open_writer(self.path, self._vfs)
             try:
                 refuse_foreign(connection, str(self.path), steps)
-                if connection.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
-                    raise StoreUnavailable(f"{self.path} cannot keep a write-ahead log", hint="Use a local disk.")
+                set_wal_mode(connection, self.path)
                 migrate(connection, self.path, steps)
-            finally:
+                anchor = self._cast_anchor(connection)
+            except BaseException:
                 connection.close()
+                raise
+            try:
+                # Under the lock: this records the log for the other processes.
+                self._files = OpenFiles(self.path, self.file, self._write_lock)
+            except BaseException:
+                anchor.close()
+                connection.close()
+                raise
+        return connection, anchor
+
+    def _begin_writing(self, name: str, connection: apsw.Connection, anchor: apsw.Connection) -> Writer:
+        try:
+            return Writer(
+                self.path,
+                self._write_lock,
+                self._files,
+                self._pause,
+                name=name,
+                vfs=self._vfs,
+                connection=connection,
+                anchor=anchor,
+            )
+        except BaseException:
+            self._files.close()
+            anchor.close()
+            connection.close()
+            raise
+
+    def _cast_anchor(self, connection: apsw.Connection) -> apsw.Connection:
+        """A connection that never writes and keeps the log and its index in place as long as the file is open here.
+
+        All connections of a process share the index. If the first of them could only read it, none could write. So the
+        writer begins a transaction before the anchor is kept.
+        """
+        anchor = open_reader(self.path, self._vfs)
+        try:
+            anchor.execute("SELECT 1 FROM sqlite_schema").fetchall()
+            connection.execute("BEGIN IMMEDIATE; ROLLBACK")
+        except BaseException:
+            anchor.close()
+            raise
+        return anchor
 
     def _borrow_reader(self) -> apsw.Connection:
+        self._pause.wait()
+        self._files.refuse_replaced_lately()
         try:
             return self._readers.pop()
         except IndexError:
             pass  # All are in use by other threads.
-        refuse_replaced(self.path, self.file)
         with in_our_words(str(self.path)):
-            return open_reader(self.path, self._vfs)
+            return self._open_reader()
+
+    def _open_reader(self) -> apsw.Connection:
+        """A connection to the same files as the others. Its first statement opens the log."""
+        try:
+            connection = open_reader(self.path, self._vfs)
+        except apsw.CantOpenError:
+            self._files.refuse_replaced()  # SQLite would only report that the file does not exist.
+            raise
+        try:
+            connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+            self._files.refuse_replaced()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _give_back(self, connection: apsw.Connection) -> None:
         self._readers.append(connection)
-        if self._closed:  # Asked after it was given back: whoever closes has either found it there or is seen here.
+        if self._closed:  # Checked after it was returned: `close` either found it in the list, or is noticed here.
             self._close_readers()
 
     def _close_readers(self) -> None:
         with suppress(IndexError):  # Two threads may do this at once.
             while True:
-                self._readers.pop().close()
+                close_quietly(self._readers.pop())
 
     def _refuse_fork(self) -> None:
         if self.forked:
             raise UsedAfterFork(f"{self.path} was opened by the parent of this process")
 
 
-_shared: dict[FileIdentity, Database] = {}
+_shared: dict[FileIdentity, SqliteDatabase] = {}
 _guard = threading.Lock()
 
 
@@ -216,14 +290,23 @@ def open_database(
     name: str,
     wait_seconds: float,
     vfs: str | None = None,
-    steps: Sequence[Migration] | None = None,
+    steps: Sequence[SqliteMigration] | None = None,
     mounts: Path = MOUNTS,
-) -> Database:
-    """This process's one handle on the file; created, migrated and checked if it is the first."""
+) -> SqliteDatabase:
+    """This process's one handle on the file; the first one creates, migrates and checks it."""
     refuse_old_sqlite()
-    path = path.resolve()
+
+    def open_it() -> SqliteDatabase:
+        return _open(path.resolve(), steps or shipped(), name=name, wait_seconds=wait_seconds, vfs=vfs, mounts=mounts)
+
+    return retry_while_scarce(open_it, seconds=wait_seconds, location=str(path))
+
+
+def _open(
+    path: Path, steps: Sequence[SqliteMigration], *, name: str, wait_seconds: float, vfs: str | None, mounts: Path
+) -> SqliteDatabase:
     refuse_network(path, mounts)
-    create_private(path)
+    create(path, steps, wait_seconds=wait_seconds, vfs=vfs)
     if path.exists() and not path.is_file():
         raise not_ours(str(path), "it is a directory" if path.is_dir() else "it is not a regular file")
     with _guard:
@@ -234,15 +317,17 @@ def open_database(
             raise UsedAfterFork(f"{path} was open in the parent when this process was forked")
         database = _shared.get(file)
         if database is None:
-            database = _shared[file] = Database(
-                path, file, name=name, vfs=vfs, steps=steps or shipped(), wait_seconds=wait_seconds
+            database = _shared[file] = SqliteDatabase(
+                path, file, name=name, vfs=vfs, steps=steps, wait_seconds=wait_seconds
             )
+        else:
+            database.refuse_replaced()
         database.users += 1
         return database
 
 
-def close_database(database: Database) -> None:
-    """Give the handle back; the last one out closes the file."""
+def close_database(database: SqliteDatabase) -> None:
+    """Release the handle; the last one closes the file."""
     with _guard:
         database.users -= 1
         if database.users == 0 and not database.forked:
@@ -250,10 +335,10 @@ def close_database(database: Database) -> None:
             database.close()
 
 
-# Connections that a child inherited must not be closed by it: closing may checkpoint the parent's log. They are kept
-# here so that the garbage collector never does. Nor can the child open the file anew: SQLite, which was forked with it,
+# A child must not close connections that it inherited: closing may checkpoint the parent's log. They are kept here so
+# that the garbage collector does not close them. The child cannot open the file anew either: its copy of SQLite
 # believes that this process still has the parent's locks.
-_inherited: dict[FileIdentity, Database] = {}
+_inherited: dict[FileIdentity, SqliteDatabase] = {}
 
 
 def _forget_in_child() -> None:

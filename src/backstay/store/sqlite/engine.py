@@ -12,25 +12,26 @@ import apsw
 
 from backstay.clock import Clock
 from backstay.errors import StoreError, StoreUnavailable
-from backstay.model.about import About
 from backstay.model.ids import IdSource, WorkerId, earliest_worker
 from backstay.model.lease import Lease
 from backstay.model.limits import Limits
-from backstay.store.engine import Pending, Transaction
+from backstay.model.operations.store_info import About
+from backstay.store.engine import Pending, Row, Transaction
 from backstay.store.queries import Queries, load, shared
 from backstay.store.sqlite.connection import pragma
 from backstay.store.sqlite.database import close_database, open_database
-from backstay.store.sqlite.filesystem import MOUNTS
-from backstay.store.sqlite.job import Job
-from backstay.store.sqlite.migrations import Migration
-from backstay.store.sqlite.transaction import Setting, SqliteTransaction
+from backstay.store.sqlite.files.file_system import MOUNTS
+from backstay.store.sqlite.job import SqliteJob
+from backstay.store.sqlite.migrations import SqliteMigration
+from backstay.store.sqlite.transaction import SqliteSettings, SqliteTransaction
 
 T = TypeVar("T")
 
-# On one machine all addresses are of one host.
+# All addresses of one machine have the same host.
 MACHINE = "local"
 
-_MONTH_MS = 30 * 86_400_000
+_DAY_MS = 86_400_000
+_MONTH_MS = 30 * _DAY_MS
 QUERIES: Queries = load(shared(), files("backstay.store.sqlite").joinpath("sql"))
 
 
@@ -46,14 +47,14 @@ class SqliteEngine:
         lease_seconds: float,
         wait_seconds: float,
         vfs: str | None = None,
-        steps: Sequence[Migration] | None = None,
+        steps: Sequence[SqliteMigration] | None = None,
         mounts: Path = MOUNTS,
     ) -> None:
         self.limits = limits
         self._clock = clock
         ids = IdSource(clock)
         self.worker: WorkerId = ids.worker()
-        self._setting = Setting(
+        self._setting = SqliteSettings(
             queries=QUERIES,
             clock=clock,
             ids=ids,
@@ -61,16 +62,20 @@ class SqliteEngine:
             worker=self.worker,
             lease_ms=round(lease_seconds * 1000),
             lapsed=self.lapsed,
+            host=lambda: self.host,
         )
         self.wait_seconds = wait_seconds
-        self._entered = False
-        self._entrance = threading.Lock()
+        self._registered = False
+        self._registration = threading.Lock()
         self._closed = False
         self._database = open_database(
             path, name=self.worker, wait_seconds=wait_seconds, vfs=vfs, steps=steps, mounts=mounts
         )
 
-    def write(self, verb: Callable[[Transaction], T], *, durable: bool = True, alone: bool = False) -> T:
+    def write(
+        self, verb: Callable[[Transaction], T], *, durable: bool = True, alone: bool = False, look_first: bool = False
+    ) -> T:
+        """Run a verb. `look_first` is not needed: the writer rolls back a transaction that changed nothing."""
         self._refuse_closed()
         return self._database.write(
             lambda connection: verb(SqliteTransaction(connection, self._setting)),
@@ -85,10 +90,11 @@ class SqliteEngine:
         *,
         durable: bool = True,
         alone: bool = False,
+        look_first: bool = False,
         on_done: Callable[[], None],
     ) -> Pending[T]:
         self._refuse_closed()
-        job = Job(
+        job = SqliteJob(
             lambda connection: verb(SqliteTransaction(connection, self._setting)),
             durable=durable,
             alone=alone,
@@ -105,7 +111,7 @@ class SqliteEngine:
         return self._database.version()
 
     def heed(self, hint: Callable[[], None]) -> None:
-        """The version is a number in memory that processes share; asking for it is as quick as being told."""
+        """Do nothing: the version is a number in shared memory, and reading it is as fast as a hint."""
 
     def read(self, verb: Callable[[Transaction], T]) -> T:
         self._refuse_closed()
@@ -120,16 +126,18 @@ class SqliteEngine:
         row = self.peek(lambda tx: tx.one("host_of", machine=MACHINE))
         return row[0] if row else MACHINE
 
-    def enter(self) -> None:
-        if self._entered:
+    def register_worker(self) -> None:
+        if self._registered:
             return
-        with self._entrance:
-            if not self._entered:
-                self._enter()
-                self._entered = True
+        with self._registration:
+            if not self._registered:
+                self._add_worker()
+                self._registered = True
 
-    def _enter(self) -> None:
-        self._database.enter(self.worker)
+    def _add_worker(self) -> None:
+        # First the lock, then the row: as long as the row exists, so does the lock file. A crash between them leaves a
+        # lock file without a row, which `tidy` sweeps (see also `SqliteDatabase.unregister_worker`).
+        self._database.register_worker(self.worker)
         self.write(
             lambda tx: tx.run(
                 "add_worker",
@@ -144,7 +152,16 @@ class SqliteEngine:
     def lapsed(self, lease: Lease) -> bool:
         if lease.boot_id != self._clock.boot_id or lease.until <= self._clock.boot():
             return True
-        return lease.holder != self.worker and not self._database.lives(lease.holder)
+        return lease.holder != self.worker and self._is_gone(lease.holder)
+
+    def _is_gone(self, worker: WorkerId) -> bool:
+        """Whether the worker is known to be dead.
+
+        A worker that closed properly has no row. If its row exists and its lock file does not, the lock folder was
+        deleted, and the worker may be alive: then only its lease decides.
+        """
+        fate = self._database.fate(worker)
+        return fate == "dead" or (fate == "unknown" and self.peek(lambda tx: tx.one("worker", worker=worker)) is None)
 
     def now(self) -> int:
         return self._clock.now()
@@ -162,25 +179,37 @@ class SqliteEngine:
         )
 
     def tidy(self) -> None:
-        """Forget workers that are gone, and the marks of writers that began long ago; a living one marks again."""
-        gone = [row[0] for row in self.read(lambda tx: tx.all("workers")) if not self._database.lives(row[0])]
+        """Remove workers that are gone, and marks of writers that started long ago.
+
+        A living one sets its mark again.
+        """
+        gone = [row[0] for row in self.read(lambda tx: tx.all("workers")) if self._may_be_forgotten(row)]
         long_ago = earliest_worker(self._clock.now() - _MONTH_MS)
+        # The rows go before the lock files, for the same reason as in `SqliteDatabase.unregister_worker`.
         self.write(lambda tx: [tx.run("drop_worker", worker=worker) for worker in gone])
-        for worker in gone:
-            self._database.bury(worker)
+        self._database.sweep(keep=[row[0] for row in self.read(lambda tx: tx.all("workers"))])
         self.write(lambda tx: tx.run("old_commits", writer=long_ago))
+
+    def _may_be_forgotten(self, row: Row) -> bool:
+        """Whether the worker is dead. One whose lock file was deleted counts as dead after a day."""
+        worker, _, _, boot_id, started_at = row
+        fate = self._database.fate(worker)
+        old = boot_id != self._clock.boot_id or started_at < self._clock.now() - _DAY_MS
+        return fate == "dead" or (fate == "unknown" and old)
 
     def close(self) -> None:
         if self._closed:
             return
+        forgotten = False
         try:
-            if self._entered and not self._database.forked:
+            if self._registered and not self._database.forked:
                 self.write(lambda tx: tx.run("drop_worker", worker=self.worker))
+                forgotten = True
         except StoreError:
-            pass  # A store that cannot be written must still close; whoever tidies next drops the row.
+            pass  # A store that cannot be written must still close; the next `tidy` removes the row.
         finally:
             self._closed = True
-            self._database.leave(self.worker)
+            self._database.unregister_worker(self.worker, forgotten=forgotten)
             close_database(self._database)
 
     def _refuse_closed(self) -> None:

@@ -1,4 +1,4 @@
-"""What SQLite and the file system complain of, said in our words. The only place that knows the driver's errors."""
+"""Translates errors of SQLite and the file system to ours. The only module that knows the driver's errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,15 +15,17 @@ from backstay.errors import (
     StoreUnavailable,
 )
 
-# What the trigger says that keeps a store that left from being written.
+# The hint for a store that a migration does not fit.
+UNFIT = "Nothing of this step was kept. Open the store with the version that wrote it last, or restore a backup."
+# The beginning of the message of the trigger that rejects writes to a store that was moved.
 MOVED = "it is at"
 
 
 def translated(error: Exception, path: str) -> StoreError:
-    """The error a caller should see for this one of the driver's."""
+    """Our error for an error of the driver."""
     match error:
         case apsw.FullError():
-            return StoreFull(f"no room to write {path}: {error}")
+            return StoreFull(f"no space to write {path}: {error}")
         case apsw.ReadOnlyError():
             return StoreReadOnly(f"{path} cannot be written: {error}")
         case apsw.NotADBError():
@@ -37,30 +39,41 @@ def translated(error: Exception, path: str) -> StoreError:
         case apsw.TooBigError():
             return StoreError(f"a value is too large for the database: {error}")
         case apsw.ConstraintError() if str(error).startswith(MOVED):
-            return StoreMoved(f"{path} takes no writes: {error}")
+            return StoreMoved(f"{path} does not accept writes: {error}")
         case apsw.ConstraintError():
-            return StoreError(f"{path} refused a write that would break an invariant: {error}")
+            return StoreError(f"{path} rejected a write that would break an invariant: {error}")
         case _:
             return StoreUnavailable(f"{path} failed: {type(error).__name__}: {error}")
 
 
 def not_ours(path: str, why: str) -> SchemaMismatch:
-    """The error for a file that Backstay did not make."""
+    """The error for a file that Backstay did not create."""
     return SchemaMismatch(
         f"{path} is not a Backstay database: {why}", hint="Choose another path; the file was left untouched."
     )
 
 
 def poisons(error: Exception) -> bool:
-    """Whether a connection may no longer be trusted after this error: what it holds may differ from the disk."""
+    """Whether the connection is not reliable after this error: its cache may differ from the disk."""
     return isinstance(
         error, apsw.IOError | apsw.CorruptError | apsw.NoMemError | apsw.CantOpenError | apsw.ProtocolError
     )
 
 
 @contextmanager
+def applying(step: str, path: str) -> Iterator[None]:
+    """Inside the block a migration runs. An error in its statements is permanent: no later attempt helps."""
+    try:
+        yield
+    except (apsw.SQLError, apsw.ConstraintError, apsw.MismatchError) as error:
+        if isinstance(error, apsw.ConstraintError) and str(error).startswith(MOVED):
+            raise
+        raise SchemaMismatch(f"{path} cannot be changed by {step}: {error}", hint=UNFIT) from error
+
+
+@contextmanager
 def in_our_words(path: str) -> Iterator[None]:
-    """Turn the driver's errors inside the block into ours."""
+    """Translate the driver's errors inside the block to ours."""
     try:
         yield
     except apsw.Error as error:

@@ -1,4 +1,4 @@
-"""A job: one verb on its way through the writer, and the caller who waits for it."""
+"""A job: one verb on its way through the writer, and its waiting caller."""
 
 import threading
 from collections.abc import Callable
@@ -9,8 +9,8 @@ import apsw
 T = TypeVar("T")
 
 
-class Job(Generic[T]):
-    """A verb that the writer will run, then its result. Claimed once: by the writer, or a caller who gives up."""
+class SqliteJob(Generic[T]):
+    """A verb that the writer will run, then its result. Claimed once: by the writer, or by a caller that gives up."""
 
     __slots__ = ("_claim", "_done", "_on_done", "_value", "alone", "durable", "error", "work")
 
@@ -32,11 +32,11 @@ class Job(Generic[T]):
         self._done.acquire()
 
     def claim(self) -> bool:
-        """True for the first who asks: the writer who will run it, or the caller who stops waiting."""
+        """True for the first caller: the writer that will run the job, or the thread that stops waiting for it."""
         return self._claim.acquire(blocking=False)
 
     def attempt(self, connection: apsw.Connection) -> None:
-        """Run the verb inside the open transaction; what it raises is the writer's to judge."""
+        """Run the verb inside the open transaction; the writer handles its exceptions."""
         self._value = self.work(connection)
 
     def deliver(self) -> None:
@@ -46,12 +46,12 @@ class Job(Generic[T]):
             self._on_done()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for delivery; False if it has not come in time and the job is withdrawn, so that it will never run."""
-        # A job that the writer has claimed is being committed: only its end can tell what became of it.
+        """Wait for the result; False if it did not come in time. The job is then withdrawn and will never run."""
+        # A job that the writer has claimed is being committed: only its end shows the result.
         return self._done.acquire(timeout=seconds) or (not self.claim() and self._done.acquire())
 
     def result(self) -> T:
-        """What the verb returned, or raised."""
+        """The result of the verb, or raises its error."""
         if self.error is not None:
             raise self.error
         return self._value

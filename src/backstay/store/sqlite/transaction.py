@@ -10,13 +10,16 @@ from backstay.errors import CorruptRecord, InvalidPayload
 from backstay.model.ids import IdSource, WorkerId
 from backstay.model.lease import Lease
 from backstay.model.limits import Limits
-from backstay.model.searchtext import SearchQuery, fts5_expression, segmented
-from backstay.store.engine import Parameter, Row
+from backstay.model.search.terms import SearchQuery, fts5_expression, segmented
+from backstay.store.engine import Holding, Parameter, Row, SyncNeeded
 from backstay.store.queries import Queries
 
+# The value of `PRAGMA synchronous` on a connection whose commits wait for the disk.
+_FULL = 2
 
-class Setting(NamedTuple):
-    """What all transactions of one worker have in common."""
+
+class SqliteSettings(NamedTuple):
+    """Settings common to all transactions of one worker."""
 
     queries: Queries
     clock: Clock
@@ -25,20 +28,26 @@ class Setting(NamedTuple):
     worker: WorkerId
     lease_ms: int
     lapsed: Callable[[Lease], bool]
+    host: Callable[[], str]
 
 
 class SqliteTransaction:
-    """Named statements on one connection, and the clocks and locks that go with them."""
+    """Named statements on one connection, with the worker's clock and locks."""
 
-    __slots__ = ("_connection", "_now", "_setting", "ids", "limits", "worker")
+    __slots__ = ("_connection", "_now", "_setting", "ids", "limits", "met", "worker")
 
     finds_phrases = True
 
-    def __init__(self, connection: apsw.Connection, setting: Setting) -> None:
+    def __init__(self, connection: apsw.Connection, setting: SqliteSettings) -> None:
         self._connection = connection
         self._setting = setting
         self.limits, self.ids, self.worker = setting.limits, setting.ids, setting.worker
         self._now = 0
+        self.met: list[Holding] = []
+
+    @property
+    def host(self) -> str:
+        return self._setting.host()
 
     @property
     def now(self) -> int:
@@ -75,11 +84,23 @@ class SqliteTransaction:
             self.run(query, **row)
 
     def vouch(self) -> None:
-        """What can be seen of a durable write is on the disk: SQLite shows it to others after that."""
+        """Do nothing: SQLite shows a durable write to others only after it is on the disk."""
+
+    def require_sync(self) -> None:
+        if self._connection.pragma("synchronous") != _FULL:
+            raise SyncNeeded
 
     def lease(self) -> tuple[int, str]:
         clock = self._setting.clock
         return clock.boot() + self._setting.lease_ms, clock.boot_id
+
+    @property
+    def lease_ms(self) -> int:
+        return self._setting.lease_ms
+
+    def is_here(self, lease: Lease) -> bool:
+        """Always true: a process that opens the file is on this machine."""
+        return True
 
     def lapsed(self, lease: Lease) -> bool:
         return self._setting.lapsed(lease)
@@ -95,11 +116,11 @@ class SqliteTransaction:
 
 
 def _mangled(query: str, error: UnicodeDecodeError) -> CorruptRecord:
-    """The file is damaged in a place that the database itself does not look at."""
-    return CorruptRecord(f"a row of {query}", f"holds text that is none: {error}")
+    """The error for a file that is damaged in a place that the database itself does not check."""
+    return CorruptRecord(f"a row of {query}", f"contains invalid text: {error}")
 
 
 def _unstorable(error: Exception) -> InvalidPayload:
     return InvalidPayload(
-        f"a value cannot be stored: {error}", hint="Text must be valid unicode, numbers must fit into 64 bits."
+        f"a value cannot be stored: {error}", hint="Text must be valid Unicode, numbers must fit into 64 bits."
     )

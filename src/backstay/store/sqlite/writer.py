@@ -2,20 +2,23 @@
 
 import queue
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
 
-from backstay.errors import BackstayError, StoreUnavailable
-from backstay.store.signals import undisturbed
-from backstay.store.sqlite.connection import Durability, open_reader, open_writer
+from backstay.concurrency.ctrl_c import undisturbed
+from backstay.errors import BackstayError, StoreError, StoreReplaced, StoreUnavailable
+from backstay.store.engine import SyncNeeded
+from backstay.store.sqlite.checkpointer import Checkpointer
+from backstay.store.sqlite.connection import Durability, close_quietly, open_writer
 from backstay.store.sqlite.faults import poisons, translated
-from backstay.store.sqlite.filelock import WriteLock
-from backstay.store.sqlite.filesystem import FileIdentity, refuse_replaced
-from backstay.store.sqlite.job import Job
+from backstay.store.sqlite.files.file_locks import WriteLock
+from backstay.store.sqlite.files.open_files import OpenFiles
+from backstay.store.sqlite.files.read_pause import ReadPause
+from backstay.store.sqlite.job import SqliteJob
 
 BATCH = 256
-CHECKPOINT_PAGES = 1_000
 
 _MARK = "INSERT INTO commits VALUES (?, ?) ON CONFLICT (writer) DO UPDATE SET number = excluded.number"
 
@@ -25,41 +28,58 @@ def _nothing(_: apsw.Connection) -> object:
 
 
 class Writer:
-    """Runs jobs in the order they come, many to a transaction, each in a savepoint of its own."""
+    """Runs jobs in the order of their arrival, many per transaction, each in a savepoint of its own."""
 
-    def __init__(self, path: Path, lock: WriteLock, file: FileIdentity, name: str, vfs: str | None) -> None:
-        self._path, self._lock, self._file, self._name, self._vfs = path, lock, file, name, vfs
-        self._queue: queue.SimpleQueue[Job[object] | None] = queue.SimpleQueue()
-        self._left: Job[object] | None = None
-        self._connection: apsw.Connection | None = None
+    def __init__(
+        self,
+        path: Path,
+        lock: WriteLock,
+        files: OpenFiles,
+        pause: ReadPause,
+        *,
+        name: str,
+        vfs: str | None,
+        connection: apsw.Connection,
+        anchor: apsw.Connection,
+    ) -> None:
+        self._path, self._lock, self._files, self._name, self._vfs = path, lock, files, name, vfs
+        self._queue: queue.SimpleQueue[SqliteJob[object] | None] = queue.SimpleQueue()
+        self._deferred: SqliteJob[object] | None = None
+        self._connection: apsw.Connection | None = connection
+        connection.set_wal_hook(self._on_commit)
         # Keeps the log's index in memory while the writer reconnects. Without it the index would be rebuilt from the
-        # log, where a commit whose sync failed, and which was refused, would be found and come back to life.
-        self._anchor: apsw.Connection | None = None
+        # log. A commit whose sync failed, and which was reported as failed, would be found there and become visible
+        # again.
+        self._anchor = anchor
         self._durability: Durability = "FULL"
         self._number = 0
         self._suspect = False
-        self._wal_pages = 0
-        self._checkpoint_at = CHECKPOINT_PAGES
-        # Whoever has the pen uses the connection: the writer's thread, or a lone caller's.
+        self._checkpointer = Checkpointer(pause)
+        # The holder of the pen may use the connection: the writer's thread, or the thread of a lone caller.
         self._pen = threading.Lock()
         self._crowded = False
         self._closing = False
         self._close_within = 0.0
-        self._entrance = threading.Lock()
+        self._submission = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=f"backstay-writer-{path.name}", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except (RuntimeError, MemoryError) as error:
+            raise StoreUnavailable(
+                f"{path} cannot be written: {error}", hint="Check the limit on threads, and the free memory."
+            ) from error
 
-    def submit(self, job: Job[object]) -> None:
-        """Put a job in the queue. Once closing has begun none gets in, so none is ever left behind in it."""
-        with self._entrance:
+    def submit(self, job: SqliteJob[object]) -> None:
+        """Add a job to the queue. Rejected once closing has begun, so that no job is ever left in the queue."""
+        with self._submission:
             if self._closing:
                 raise StoreUnavailable(f"{self._path} is closed", hint="Open the store again.")
             self._queue.put(job)
 
-    def at_once(self, job: Job[object]) -> bool:
-        """Run the job on the caller's own thread if nobody else writes or waits; False if it must queue.
+    def at_once(self, job: SqliteJob[object]) -> bool:
+        """Run the job on the caller's own thread if no other job runs or waits; False if it must be queued.
 
-        Spares a lone caller two changes of threads, which cost as much as the transaction.
+        This saves a lone caller two thread switches, which cost as much as the transaction.
         """
         if self._crowded or not self._queue.empty():
             return False
@@ -67,7 +87,7 @@ class Writer:
             return self._at_once(job)
         return undisturbed(lambda: self._at_once(job))
 
-    def _at_once(self, job: Job[object]) -> bool:
+    def _at_once(self, job: SqliteJob[object]) -> bool:
         if not self._pen.acquire(blocking=False):
             return False
         try:
@@ -80,17 +100,17 @@ class Writer:
                 self._lock.release()
         finally:
             self._pen.release()
-        if self._wal_pages >= self._checkpoint_at:
-            # The thread's work, for which nobody should wait: a job that does nothing takes it past its checkpoint.
-            self._queue.put(Job(_nothing))
+        if self._checkpointer.due():
+            # Checkpoints belong to the thread: no caller should wait for one. An empty job makes the thread run it.
+            self._queue.put(SqliteJob(_nothing))
         return True
 
     def close(self, seconds: float) -> None:
-        """Finish what is queued, then let go of the file.
+        """Finish the queued jobs, then close the file.
 
-        If another process keeps the lock for longer than this, the thread is left to finish by itself.
+        If another process keeps the lock for longer than this, the thread finishes by itself later.
         """
-        with self._entrance:
+        with self._submission:
             self._closing = True
             self._close_within = seconds
             self._queue.put(None)
@@ -100,29 +120,39 @@ class Writer:
 
     def _run(self) -> None:
         while True:
-            first = self._left or self._queue.get()
-            self._left = None
+            try:
+                first = self._deferred or self._queue.get(timeout=self._checkpointer.seconds_until_due())
+            except queue.Empty:
+                self._checkpoint_if_due()
+                continue
+            self._deferred = None
             if first is None:
                 break
             self._write(first)
+            self._checkpoint_if_due()
         self._let_go()
 
     def _let_go(self) -> None:
-        """Close the connection, under the lock, because the last one out writes the log back into the file."""
+        """Close the connection, under the lock: the last connection to close writes the log back into the file."""
+        self._checkpointer.close()
         try:
             with self._pen, self._lock.within(self._close_within):
-                self._weigh_anchor()
-                self._disconnect()
-        except (StoreUnavailable, OSError):
-            # Somebody else holds the lock and is not the last one out: they, or the next to open, copy the log.
-            if self._connection is not None:
-                self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-            self._weigh_anchor()
-            self._disconnect()
+                self._hang_up(copy_log=self._files.may_copy_log())
+        except (StoreError, OSError):
+            # Another process has the lock, so we are not the last: it, or the next process to open the file, copies the
+            # log. If the lock file was deleted, no process has the lock.
+            self._hang_up(copy_log=not self._lock.path.exists() and self._files.may_copy_log())
+        self._files.close()
         self._lock.close()
 
-    def _write(self, first: Job[object]) -> None:
-        batch: list[Job[object]] = []
+    def _hang_up(self, *, copy_log: bool) -> None:
+        if self._connection is not None and not copy_log:
+            self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        close_quietly(self._anchor)
+        self._disconnect()
+
+    def _write(self, first: SqliteJob[object]) -> None:
+        batch: list[SqliteJob[object]] = []
         try:
             with self._pen, self._lock:
                 batch = self._claim_with(first)
@@ -132,16 +162,17 @@ class Writer:
         except OSError as error:
             batch = batch or ([first] if first.claim() else [])
             self._fail(batch, StoreUnavailable(f"the lock beside {self._path} failed: {error}"))
-        except Exception as error:  # noqa: BLE001  # whoever waits must be told, whatever went wrong
+        except Exception as error:  # noqa: BLE001  # every waiting caller must get the error
             batch = batch or ([first] if first.claim() else [])
             self._fail(batch, error)
         for job in batch:
             job.deliver()
-        with self._pen:
-            self._checkpoint_if_due()
 
-    def _claim_with(self, first: Job[object]) -> list[Job[object]]:
-        """This job and those that queued up behind it; a job that wants to be alone ends or makes up the batch."""
+    def _claim_with(self, first: SqliteJob[object]) -> list[SqliteJob[object]]:
+        """This job and those queued behind it, up to `BATCH`.
+
+        A job with `alone` is the whole batch, or starts the next one.
+        """
         batch = [first] if first.claim() else []
         while len(batch) < BATCH and not first.alone:
             try:
@@ -152,14 +183,15 @@ class Writer:
                 self._queue.put(None)
                 break
             if job.alone:
-                self._left = job
+                self._deferred = job
                 break
             if job.claim():
                 batch.append(job)
         return batch
 
-    def _commit(self, batch: list[Job[object]]) -> None:
-        # The number grows first: whatever fails from here on, no older transaction's mark is taken for this one's.
+    def _commit(self, batch: list[SqliteJob[object]]) -> None:
+        # The number grows first: if anything fails from here on, the mark of an older transaction is not mistaken
+        # for ours.
         self._number += 1
         try:
             connection = self._trusted()
@@ -171,43 +203,60 @@ class Writer:
             else:
                 for job in batch:
                     self._attempt(connection, job)
+            # Without a change, or if every job failed, roll back: a commit would change the version and wake every
+            # poller.
             if connection.total_changes() == before or all(job.error for job in batch):
                 connection.execute("ROLLBACK")
             else:
                 connection.execute(_MARK, (self._name, self._number))
                 connection.execute("COMMIT")
+                # After the commit: if the file was deleted meanwhile, the commit went to a file that no process will
+                # open again.
+                self._files.refuse_unlinked()
+        except SyncNeeded:
+            self._roll_back()
+            for job in batch:
+                job.durable, job.error = True, None
+            self._commit(batch)
         except (apsw.Error, BackstayError) as error:
             self._settle(batch, error)
 
-    def _attempt_alone(self, connection: apsw.Connection, job: Job[object]) -> None:
-        """Run the only job of a transaction: if it fails, all of it is rolled back, so it needs no savepoint."""
+    def _attempt_alone(self, connection: apsw.Connection, job: SqliteJob[object]) -> None:
+        """Run the only job of a transaction.
+
+        If it fails, the whole transaction is rolled back, so it needs no savepoint.
+        """
         try:
             job.attempt(connection)
         except apsw.Error as error:
             if isinstance(error, apsw.FullError) or poisons(error) or not connection.in_transaction:
                 raise
             job.error = translated(error, str(self._path))
-        except BaseException as error:  # noqa: BLE001  # whatever the verb raised belongs to its caller
+        except SyncNeeded:
+            raise
+        except BaseException as error:  # noqa: BLE001  # an exception of the verb belongs to its caller
             job.error = error
 
-    def _attempt(self, connection: apsw.Connection, job: Job[object]) -> None:
-        """Run one job so that its failure leaves the others of the batch untouched."""
+    def _attempt(self, connection: apsw.Connection, job: SqliteJob[object]) -> None:
+        """Run one job so that its failure does not affect the others of the batch."""
         connection.execute("SAVEPOINT job")
         try:
             job.attempt(connection)
         except apsw.Error as error:
-            # A full disk or a failing one concerns the whole batch; a broken constraint only this job.
+            # A full or failing disk concerns the whole batch; a violated constraint only this job.
             if isinstance(error, apsw.FullError) or poisons(error) or not connection.in_transaction:
                 raise
             connection.execute("ROLLBACK TO job")
             job.error = translated(error, str(self._path))
-        except BaseException as error:  # noqa: BLE001  # whatever the verb raised belongs to its caller
+        except SyncNeeded:
+            raise
+        except BaseException as error:  # noqa: BLE001  # an exception of the verb belongs to its caller
             connection.execute("ROLLBACK TO job")
             job.error = error
         connection.execute("RELEASE job")
 
-    def _settle(self, batch: list[Job[object]], error: Exception) -> None:
-        """Nothing of the batch happened, unless the error came after the commit had: then the disk is asked."""
+    def _settle(self, batch: list[SqliteJob[object]], error: Exception) -> None:
+        """Fail the batch, unless the error came after the commit had happened: then the file decides."""
         committed = False
         if isinstance(error, apsw.Error):
             self._roll_back()
@@ -215,11 +264,14 @@ class Writer:
                 self._disconnect()
                 self._suspect = True
                 committed = self._was_committed()
+            elif isinstance(error, apsw.ReadOnlyError):
+                # The connection was made while the file, or its log, was read-only. The next write opens another.
+                self._disconnect()
             error = translated(error, str(self._path))
         if not committed:
             self._fail(batch, error)
 
-    def _fail(self, batch: list[Job[object]], error: Exception) -> None:
+    def _fail(self, batch: list[SqliteJob[object]], error: Exception) -> None:
         for job in batch:
             job.error = job.error or error
 
@@ -232,7 +284,7 @@ class Writer:
             self._disconnect()
 
     def _was_committed(self) -> bool:
-        """Whether the transaction with the current number is in the file after all, and there to stay."""
+        """Whether the transaction with the current number is in the file after all, durably."""
         try:
             row = self._connected().execute("SELECT number FROM commits WHERE writer = ?", (self._name,)).fetchone()
             return row is not None and row[0] == self._number and self._trusted() is not None
@@ -242,21 +294,31 @@ class Writer:
     # --- the connection ---------------------------------------------------------------------------------------------
 
     def _connected(self) -> apsw.Connection:
-        refuse_replaced(self._path, self._file)
+        try:
+            self._files.refuse_replaced()
+        except StoreReplaced:
+            self._save_log()
+            raise
         if self._connection is None:
             self._connection = open_writer(self._path, self._vfs)
             self._connection.set_wal_hook(self._on_commit)
             self._durability = "FULL"
-        if self._anchor is None:
-            self._anchor = open_reader(self._path, self._vfs)
-            self._anchor.execute("SELECT 1 FROM sqlite_schema").fetchall()
         return self._connection
 
-    def _trusted(self) -> apsw.Connection:
-        """The connection, once everything it shows is known to be on the disk.
+    def _save_log(self) -> None:
+        """Copy a deleted log into the file, as long as that is safe: it contains acknowledged commits."""
+        connection = self._connection
+        if connection is not None and self._files.may_copy_log():
+            with suppress(apsw.Error):
+                self._set_durability(connection, "FULL")
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
-        After a failed sync the system may have forgotten what it had not written yet, and a later sync would not bring
-        it back. So before anything is promised again, the whole log is copied into the file, and that is synced.
+    def _trusted(self) -> apsw.Connection:
+        """The connection, once everything that it shows is known to be on the disk.
+
+        After a failed sync the operating system may have dropped data that it had not written, and a later sync would
+        not restore it. So before anything is acknowledged again, the whole log is copied into the file, and the file is
+        synced.
         """
         connection = self._connected()
         if self._suspect:
@@ -273,35 +335,23 @@ class Writer:
             self._durability = wanted
 
     def _on_commit(self, connection: apsw.Connection, database: str, pages: int) -> int:
-        self._wal_pages = pages
+        self._checkpointer.committed(pages)
         return apsw.SQLITE_OK
 
     def _checkpoint_if_due(self) -> None:
-        """Copy the log back into the file: no caller waits for it, but other processes' turnstile is closed."""
-        if self._wal_pages < self._checkpoint_at:
+        """Copy the log back into the file. No caller waits for it, but other processes cannot write meanwhile."""
+        if not self._checkpointer.due():
             return
         try:
-            with self._lock:
-                self._set_durability(self._connected(), "FULL")
-                pages, copied = self._connected().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            # A reader that holds an old snapshot keeps the log from being reused: try again when it has grown.
-            self._checkpoint_at = CHECKPOINT_PAGES if pages == copied else pages + CHECKPOINT_PAGES
-            self._wal_pages = 0
+            with self._pen, self._lock:
+                connection = self._connected()
+                self._set_durability(connection, "FULL")
+                self._checkpointer.run(connection)
         except (apsw.Error, BackstayError, OSError):
-            # Nothing is lost: the log still has everything. The next write will meet the fault and report it.
-            self._checkpoint_at = self._wal_pages + CHECKPOINT_PAGES
-
-    def _weigh_anchor(self) -> None:
-        anchor, self._anchor = self._anchor, None
-        if anchor is not None:
-            anchor.close(True)
+            # The next write will meet the error and report it.
+            self._checkpointer.failed()
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
-        if connection is None:
-            return
-        try:
-            connection.close()
-        except apsw.Error:
-            # The file is in the state of the last commit whether or not the handle closes cleanly.
-            connection.close(True)
+        if connection is not None:
+            close_quietly(connection)

@@ -1,10 +1,10 @@
-// The API: one function that asks, and errors that say what the server said.
+// HTTP requests to the API, and the error that they throw.
 import { signal } from "../vendor/page.js";
 
-/** Grows when the server says that it does not know us. */
-export const unknown = signal(0);
+/** Incremented when the server responds that this browser is not signed in. */
+export const signedOut = signal(0);
 
-/** What the server refused, with its hint of what to do next. `status` 0: it could not be reached. */
+/** An error response of the server, with its hint. `status` 0: the server could not be reached. */
 export class Refused extends Error {
   constructor(status, code, title, hint) {
     super(title);
@@ -16,45 +16,45 @@ export class Refused extends Error {
   }
 }
 
-/** Ask for something; what comes back as JSON, or nothing. */
-export async function ask(method, path, { body, headers = {}, query = {}, raw, keepalive = false } = {}) {
-  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
-  const url = given.length ? `${path}?${new URLSearchParams(given)}` : path;
-  const sent = raw ? { body: raw, type: "application/octet-stream" } : { body: JSON.stringify(body), type: "application/json" };
+/** Send a request. Returns the decoded JSON, or null for an empty response. */
+export async function request(method, path, { body, headers = {}, query = {}, raw, type = "application/octet-stream", keepalive = false } = {}) {
+  const pairs = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const url = pairs.length ? `${path}?${new URLSearchParams(pairs)}` : path;
+  const sent = raw ? { body: raw, type } : { body: JSON.stringify(body), type: "application/json" };
   const typed = body === undefined && !raw ? {} : { "content-type": sent.type };
-  const answer = await fetch(url, { method, headers: { ...typed, ...headers }, body: sent.body, keepalive }).catch(() => null);
-  if (!answer) throw new Refused(0, "unreachable", "The server cannot be reached.", "Try again when it is back.");
-  if (answer.ok) return answer.status === 204 ? null : answer.json();
-  if (answer.status === 401) throw stranger();
-  const problem = await answer.json().catch(() => ({}));
-  throw new Refused(answer.status, problem.code, problem.title ?? answer.statusText, problem.hint ?? "");
+  const response = await fetch(url, { method, headers: { ...typed, ...headers }, body: sent.body, keepalive }).catch(() => null);
+  if (!response) throw new Refused(0, "unreachable", "Can't reach the server.", "Try again when it is back.");
+  if (response.ok) return response.status === 204 ? null : response.json();
+  if (response.status === 401) throw signedOutError();
+  const problem = await response.json().catch(() => ({}));
+  throw new Refused(response.status, problem.code, problem.title ?? response.statusText, problem.hint ?? "");
 }
 
-function stranger() {
-  unknown.value += 1;
-  return new Refused(401, "unauthorized", "This browser is no longer signed in.", "Open a link that `backstay link` makes.");
+function signedOutError() {
+  signedOut.value += 1;
+  return new Refused(401, "unauthorized", "This browser is no longer signed in.", "Open a sign-in link from `backstay link`.");
 }
 
-export const get = (path, query) => ask("GET", path, { query });
-export const post = (path, body = {}, headers) => ask("POST", path, { body, headers });
-export const put = (path, body) => ask("PUT", path, { body });
-export const patch = (path, body) => ask("PATCH", path, { body });
-export const remove = (path) => ask("DELETE", path);
+export const get = (path, query) => request("GET", path, { query });
+export const post = (path, body = {}, headers) => request("POST", path, { body, headers });
+export const put = (path, body) => request("PUT", path, { body });
+export const patch = (path, body) => request("PATCH", path, { body });
+export const remove = (path) => request("DELETE", path);
 
-/** Ask until there is an answer: what was not acknowledged is sent again under the same key, and happens once. */
-export async function insist(path, body, told = () => {}) {
+/** POST until the server responds. Repetitions have the same Idempotency-Key, so the request is executed once. */
+export async function postUntilAccepted(path, body, onRetry = () => {}) {
   const headers = { "idempotency-key": crypto.randomUUID?.() ?? key() };
-  return persist(() => post(path, body, headers), told);
+  return retryWhileUnreachable(() => post(path, body, headers), onRetry);
 }
 
-/** Ask for something that may be asked for twice until there is an answer, or it is not wanted any more. */
-export async function persist(work, told = () => {}, wanted = () => true) {
+/** Repeat an idempotent request until the server responds, or until `isWanted` returns false. */
+export async function retryWhileUnreachable(send, onRetry = () => {}, isWanted = () => true) {
   for (let wait = 250; ; wait = Math.min(wait * 2, 4000)) {
     try {
-      return await work();
+      return await send();
     } catch (error) {
-      if (!(error instanceof Refused) || !error.unreachable || !wanted()) throw error;
-      told(error);
+      if (!(error instanceof Refused) || !error.unreachable || !isWanted()) throw error;
+      onRetry(error);
       await new Promise((resolve) => setTimeout(resolve, wait));
     }
   }

@@ -1,10 +1,11 @@
-// A block of code: copied with a button, coloured when it is whole and the browser has nothing better to do.
+// A code block: with a copy button, and highlighted when it is complete and the browser is idle.
 import { useCopy } from "./copy.js";
 import { h, html, steady, useEffect, useState } from "./html.js";
 import { Icon } from "./icon.js";
 
 const MOST = 20_000;
-const ALIASES = { sh: "bash", shell: "bash", zsh: "bash", js: "javascript", jsx: "javascript", ts: "typescript", tsx: "typescript", py: "python", html: "xml", yml: "yaml", rs: "rust" };
+// A map, not an object: a language could be named "constructor".
+const ALIASES = new Map(Object.entries({ sh: "bash", shell: "bash", zsh: "bash", js: "javascript", jsx: "javascript", ts: "typescript", tsx: "typescript", py: "python", html: "xml", yml: "yaml", rs: "rust" }));
 const PLAIN = { text: null, nodes: null };
 let fetching = null;
 
@@ -13,7 +14,7 @@ export const Code = steady(function Code({ text, language, growing }) {
   const [coloured, setColoured] = useState(PLAIN);
   useEffect(() => {
     if (growing || coloured.text === text) return undefined;
-    return inTurn(async () => setColoured({ text, nodes: await colouredNodes(text, language) }));
+    return enqueue(async () => setColoured({ text, nodes: await colouredNodes(text, language) }));
   }, [text, language, growing]);
   return html`<figure class="code">
     <figcaption>
@@ -24,9 +25,9 @@ export const Code = steady(function Code({ text, language, growing }) {
   </figure>`;
 });
 
-/** The text in colours; nothing if it is in no language that is known, or too long. */
-async function colouredNodes(text, told) {
-  const language = ALIASES[told.toLowerCase()] ?? told.toLowerCase();
+/** The highlighted nodes; null if the language is unknown or the text too long. */
+async function colouredNodes(text, name) {
+  const language = ALIASES.get(name.toLowerCase()) ?? name.toLowerCase();
   if (!language || text.length > MOST) return null;
   fetching ??= import("../vendor/colours.js").then((module) => module.default);
   const colours = await fetching.catch(() => (fetching = null));
@@ -34,24 +35,29 @@ async function colouredNodes(text, told) {
   return colours.highlight(text, { language, ignoreIllegals: true })._emitter.root.children.map(spanOf);
 }
 
-/** A node of the highlighter's own tree; never its HTML. */
+/** Convert a node of the highlighter's own tree; its HTML is never used. */
 const spanOf = (node) =>
   typeof node === "string" ? node : h("span", { class: `hl-${(node.scope ?? "").split(".")[0]}` }, node.children.map(spanOf));
 
-// --- one block at a time --------------------------------------------------------------------------------------------------
+// --- one block at a time ---------------------------------------------------------------------------------------------
 
 const whenIdle = globalThis.requestIdleCallback ?? ((work) => setTimeout(work, 30));
-const line = [];
+const queue = [];
 
-/** Do something when the browser is idle and what stood in line before is done; what is returned takes it out again. */
-function inTurn(work) {
-  line.push(work);
-  if (line.length === 1) whenIdle(next, { timeout: 1000 });
-  return () => line.includes(work) && line.splice(line.indexOf(work), 1, () => {});
+/** Queue work for when the browser is idle and earlier work is done. Returns a function that removes it again. */
+function enqueue(work) {
+  queue.push(work);
+  if (queue.length === 1) whenIdle(next, { timeout: 1000 });
+  return () => queue.includes(work) && queue.splice(queue.indexOf(work), 1, () => {});
 }
 
 async function next() {
-  await line[0]();
-  line.shift();
-  if (line.length) whenIdle(next, { timeout: 1000 });
+  try {
+    await queue[0]();
+  } catch (error) {
+    console.error("a block of code could not be coloured", error); // The block stays plain, and the queue continues.
+  } finally {
+    queue.shift();
+    if (queue.length) whenIdle(next, { timeout: 1000 });
+  }
 }

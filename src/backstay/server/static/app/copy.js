@@ -1,19 +1,19 @@
-// Copying: words for the clipboard, and the truth about whether they got there.
+// Copying to the clipboard, with feedback on whether it worked.
 import { useState } from "./html.js";
-import { tell } from "./notices.js";
+import { showNotice } from "./notices.js";
 
-/** Whether these words were copied just now, and a way to copy them. */
+/** Whether the text was just copied, and a function that copies it. */
 export function useCopy(text) {
   const [done, setDone] = useState(false);
   const copy = async () => {
-    if (!(await copied(text))) return tell("This browser did not let the page copy it.", "error");
+    if (!(await copied(text))) return showNotice("The browser did not allow copying.", "error");
     setDone(true);
     return setTimeout(() => setDone(false), 1500);
   };
   return [done, copy];
 }
 
-/** Put words on the clipboard; whether that worked. A page that came over plain HTTP has only the old way. */
+/** Copy text to the clipboard; returns success. Pages loaded over plain HTTP must use execCommand. */
 async function copied(text) {
   if (!navigator.clipboard) return copiedByHand(text);
   return navigator.clipboard.writeText(text).then(() => true, () => copiedByHand(text));

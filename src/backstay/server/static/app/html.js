@@ -1,10 +1,10 @@
-// How views are written: htm templates that become Preact nodes. Nothing here, or anywhere, makes HTML from text.
+// Templates: htm creates Preact nodes. Nothing in the application creates HTML from text.
 import { h, htm, useRef } from "../vendor/page.js";
 
 export { Fragment, h, render, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/page.js";
 export const html = htm.bind(h);
 
-/** A view that is drawn again only when one of its properties is another value. */
+/** A component that renders again only when one of its properties changes. */
 export function steady(View) {
   function Steady(props) {
     this.shouldComponentUpdate = (next) => different(this.props, next);
@@ -13,8 +13,8 @@ export function steady(View) {
   return Steady;
 }
 
-/** Makes the node of an item, or gives the one it made before if nothing about it is different: such a node is not even
- *  compared with itself when its list is drawn again. */
+/** Creates the node of an item, or returns its previous node if no property changed. Preact does not even diff a node
+ *  that is identical to the previous one. */
 export function useNodes(View) {
   const made = useRef(null);
   made.current ??= new WeakMap();

@@ -1,4 +1,4 @@
-// Small drawings, one stroke wide, that take the colour of the words beside them.
+// Line icons in the colour of the text beside them.
 import { html } from "./html.js";
 
 const PATHS = {

@@ -1,14 +1,14 @@
-// The lineage as a picture: pure functions from windows to nodes and lines, newest at the top.
-import { nameOf } from "./lines.js";
-import { count } from "./words.js";
+// The layout of the lineage: pure functions from windows to nodes and edges, newest at the top.
+import { count, isolated } from "./format.js";
+import { nameOf } from "./session_rows.js";
 
 export const STEP = 64;
 export const LANE = 34;
-// However many lanes there are, the words beside them want their place.
+// The maximum width of all lanes together, so that the texts beside them have room.
 const WIDEST = 2 * LANE;
 
 const REASONS = {
-  first: "Began",
+  first: "Started",
   undo: "Undo",
   retry: "Retry",
   edit: "Edit",
@@ -17,22 +17,29 @@ const REASONS = {
   away: "Fork",
 };
 
-/** The windows with the sessions that were forked from them: each is a branch that leads away. */
+/** The windows, oldest first, with the sessions that were forked from them as branches. */
 export function withForks(windows, forks) {
-  const away = forks.map(({ line, window }) => ({ ...window, id: line.id, reason: "away", fork: line }));
-  return [...windows, ...away].sort((one, other) => one.at - other.at);
+  const all = [...windows];
+  for (const { session, window } of forks) {
+    const isBefore = (other) => other.id === window.parent || isOlder(other, window);
+    all.splice(all.findLastIndex(isBefore) + 1, 0, { ...window, id: session.id, opened: window.id, reason: "away", fork: session });
+  }
+  return all;
 }
 
-/** Each window as a node with its lane and height; a branch takes a lane of its own, a compaction goes on in its parent's. */
+/** Whether a window is older than another. Within one millisecond, compare the ids, which sort by time. */
+const isOlder = (one, other) => one.at < other.at || (one.at === other.at && (one.opened ?? one.id) < other.id);
+
+/** Each window as a node with lane and height. A branch gets its own lane; a compaction stays in that of its parent. */
 export function nodesOf(windows, current) {
   const lanes = new Map();
   const heads = new Map();
   let used = 0;
   const placed = windows.map((window, place) => {
     const parent = lanes.get(window.parent);
-    const goesOn = parent !== undefined && !heads.has(window.parent) && window.reason === "compaction";
-    const lane = parent === undefined ? 0 : goesOn ? parent : (used += 1);
-    if (goesOn) heads.set(window.parent, window.id);
+    const staysInLane = parent !== undefined && !heads.has(window.parent) && window.reason === "compaction";
+    const lane = parent === undefined ? 0 : staysInLane ? parent : (used += 1);
+    if (staysInLane) heads.set(window.parent, window.id);
     lanes.set(window.id, lane);
     return {
       window,
@@ -46,11 +53,11 @@ export function nodesOf(windows, current) {
   return placed.map((node) => ({ ...node, x: LANE / 2 + node.lane * apart }));
 }
 
-/** How wide the picture is. */
+/** The width of the drawing. */
 export const widthOf = (nodes) => LANE / 2 + Math.max(LANE / 2, ...nodes.map((node) => node.x));
 
-/** A line from each window to the one it came from. */
-export function linesOf(nodes) {
+/** An edge from each window to its parent. */
+export function edgesOf(nodes) {
   const byId = new Map(nodes.map((node) => [node.window.id, node]));
   return nodes
     .map((node) => ({ node, parent: byId.get(node.window.parent) }))
@@ -65,23 +72,23 @@ export function linesOf(nodes) {
     }));
 }
 
-/** How a window is told of in a sentence. */
-export function toldOf({ reason, start, behind_until: behind, fork }) {
+/** A sentence that describes a window. */
+export function descriptionOf({ reason, start, behind_until: behind, fork }) {
   const kept = count(start, "message");
   switch (reason) {
     case "first":
-      return "The session began, with nothing in it.";
+      return "Start of the session.";
     case "undo":
-      return `The last turn was taken back; ${kept} stayed.`;
+      return `The last turn was undone; ${kept} kept.`;
     case "retry":
       return `The last message was answered again, after ${kept}.`;
     case "edit":
-      return `A message was said differently, after ${kept}.`;
+      return `A message was edited, after ${kept}.`;
     case "fork":
-      return `Begun as a copy of another session, with ${kept}.`;
+      return `Forked from another session, with ${kept}.`;
     case "away":
-      return `Goes on as “${nameOf(fork)}”, after ${kept}.`;
+      return `Continues as “${isolated(nameOf(fork))}”, after ${kept}.`;
     default:
-      return behind ? `Stands for ${count(behind, "message")} before it.` : "What came before was summarised for the agent.";
+      return behind ? `Summarises the ${count(behind, "message")} before it.` : "Earlier messages were summarised for the agent.";
   }
 }

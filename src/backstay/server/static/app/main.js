@@ -1,56 +1,57 @@
-// Where the page begins: it learns what the server is, opens what the address names, and listens.
+// The entry point: reads the server's information, opens the session of the address, and follows the event stream.
 import { effect, untracked } from "../vendor/page.js";
+import { openDialog, sidebar } from "./dialog_state.js";
+import { connection, disconnect, reconnect } from "./event_stream.js";
+import { isolated } from "./format.js";
 import { html, render } from "./html.js";
-import "./keys.js";
-import { nameOf } from "./lines.js";
-import { connection, rest, wake } from "./link.js";
-import { enter, line, past, running, story } from "./room.js";
+import { currentSession, openSession, past, running, sessionState } from "./open_session.js";
 import { route } from "./route.js";
-import { about, learn } from "./server.js";
-import { sheet, sidebar } from "./sheet.js";
-import { loaded, more } from "./shelf.js";
+import { about, loadAbout } from "./server.js";
+import { loaded, loadMore } from "./session_list.js";
+import { nameOf } from "./session_rows.js";
+import "./shortcuts.js";
 import "./theme.js";
 import { Shell } from "./views/shell.js";
 
-const page = document.getElementById("page");
-page.textContent = "";
-render(html`<${Shell} />`, page);
+const root = document.getElementById("app");
+root.textContent = "";
+render(html`<${Shell} />`, root);
 
-let entered;
+let openedId;
 effect(() => {
   const { session, message, view } = route.value;
   untracked(() => {
     if (view === "lineage") past.value = null;
-    sheet.value = null;
+    openDialog.value = null;
     sidebar.value = false;
-    if (session === entered && !message) return;
-    entered = session;
-    enter(session, message);
+    if (session === openedId && !message) return;
+    openedId = session;
+    openSession(session, message);
   });
 });
 
 effect(() => {
-  const name = line.value ? nameOf(line.value) : "Backstay";
+  const name = currentSession.value ? isolated(nameOf(currentSession.value)) : "Backstay";
   const sign = connection.value.state === "lost" ? "⚠ " : running.value ? "… " : "";
-  document.title = sign + name + (line.value ? " · Backstay" : "");
+  document.title = sign + name + (currentSession.value ? " · Backstay" : "");
 });
 
-// What could not be learned while the server was away is learned when it is back; perhaps others answer there by now.
+// Requests that failed while the server was away are repeated when it is back; its agents may have changed.
 let missed = true;
 effect(() => {
   const { state } = connection.value;
   untracked(() => {
-    const away = state === "lost" || state === "stranger";
-    if (missed && !away) learn().catch(() => {});
-    if (!loaded.value && !away) more().catch(() => {});
+    const away = state === "lost" || state === "signed-out";
+    if (missed && !away) loadAbout().catch(() => {});
+    if (!loaded.value && !away) loadMore().catch(() => {});
     missed = away || !about.value;
   });
 });
 
-// A browser has few connections for all its tabs: one that nobody looks at, and in which nothing runs, lets go of its own.
-let resting = 0;
+// Browsers allow few connections for all tabs: a hidden tab in which no turn runs closes its stream.
+let hiddenTimer = 0;
 document.addEventListener("visibilitychange", () => {
-  clearTimeout(resting);
-  if (document.hidden) resting = setTimeout(() => !story.value?.running && rest(), 20_000);
-  else wake();
+  clearTimeout(hiddenTimer);
+  if (document.hidden) hiddenTimer = setTimeout(() => !sessionState.value?.running && disconnect(), 20_000);
+  else reconnect();
 });

@@ -1,12 +1,13 @@
-// Markdown as Preact nodes. Tokens become elements one by one: there is no HTML in between that could be anything else.
+// Markdown as Preact nodes. Tokens become elements directly, without HTML in between that could contain anything else.
 import { MarkdownIt } from "../vendor/page.js";
 import { Code } from "./code.js";
+import { named } from "./format.js";
 import { h, html, steady, useRef } from "./html.js";
 
 const parser = new MarkdownIt({ html: false, linkify: true, breaks: true });
 
-// Of a long block that grows, only the lines that read differently are read again. A name in brackets may be explained
-// anywhere, so lines with one always are.
+// In a long block that grows, parse only the lines that changed. A link reference may be defined anywhere, so lines
+// with brackets are always parsed again.
 parser.core.ruler.at("inline", ({ tokens, md, env }) => {
   for (const token of tokens.filter(({ type }) => type === "inline")) {
     const known = env.known.get(token.content);
@@ -16,7 +17,7 @@ parser.core.ruler.at("inline", ({ tokens, md, env }) => {
   }
 });
 
-// A box at the beginning of an item is drawn as one.
+// A task-list item is shown with a check box.
 parser.core.ruler.push("boxes", ({ tokens }) => {
   for (const [place, { type, children }] of tokens.entries()) {
     const item = type === "inline" && tokens[place - 2]?.type === "list_item_open" ? tokens[place - 2] : null;
@@ -24,6 +25,17 @@ parser.core.ruler.push("boxes", ({ tokens }) => {
     if (!found) continue;
     item.attrSet("class", "box");
     children[0].content = (found[1] === " " ? "☐" : "☑") + children[0].content.slice(found[0].length);
+  }
+});
+
+// The text of a link must not reorder the text around it, nor imitate another address.
+parser.core.ruler.push("link_texts", ({ tokens }) => {
+  for (const { children } of tokens.filter(({ type }) => type === "inline")) {
+    let depth = 0;
+    for (const token of children) {
+      depth += { link_open: 1, link_close: -1 }[token.type] ?? 0;
+      if (depth > 0 || token.type === "image") token.content = named(token.content);
+    }
   }
 });
 
@@ -35,12 +47,12 @@ const EXPLAINS = /^ {0,3}\[[^\]]+\]:/m;
 const NOTHING = { until: 0, blocks: null, text: "", lines: new Map() };
 const SAFE_LINK = /^(?:https?:|mailto:)/i;
 
-/** Words as they are written, or as they arrive. Of a text that still grows, finished blocks are never drawn again. */
+/** A text, complete or still growing (`live`). While it grows, finished blocks are never rendered again. */
 export const Markdown = steady(function Markdown({ text, live = false }) {
   const frozen = useRef(NOTHING);
-  // A name for a link may be explained at the very end: then, and only then, an ended text is drawn anew as a whole.
-  const goesOn = text.startsWith(frozen.current.text) && (live || !EXPLAINS.test(text));
-  if (!goesOn || !frozen.current.blocks) frozen.current = { ...NOTHING, blocks: [] };
+  // A link reference may be defined at the very end. Only then is a complete text rendered again as a whole.
+  const continues = text.startsWith(frozen.current.text) && (live || !EXPLAINS.test(text));
+  if (!continues || !frozen.current.blocks) frozen.current = { ...NOTHING, blocks: [] };
   const kept = frozen.current;
   const { blocks: tail, lines } = blocksOf(text.slice(kept.until), kept.lines);
   kept.lines = lines;
@@ -56,7 +68,7 @@ const Block = steady(function Block({ tokens, growing = false }) {
   return LISTS.has(tokens[0].type) ? listOf(tokens, growing) : nodesOf(tokens, growing);
 });
 
-/** A list can be as long as an answer: while it grows, an item that reads as before is not drawn again. */
+/** A list can be as long as an answer: while it grows, unchanged items are not rendered again. */
 function listOf(tokens, growing) {
   const items = [];
   let depth = 0;
@@ -65,7 +77,7 @@ function listOf(tokens, growing) {
     items.at(-1).push(token);
     depth += token.nesting;
   }
-  // Whether its items are paragraphs is decided by the list as a whole.
+  // Whether the items are paragraphs depends on the whole list.
   const node = (item, key) => h(Item, { key, tokens: item, growing, source: `${item[1]?.hidden} ${item[0].meta}` });
   return element(tokens[0], items.map(node));
 }
@@ -75,7 +87,7 @@ function Item({ tokens, growing }) {
   return nodesOf(tokens, growing);
 }
 
-/** The top-level blocks of a text, where in it each begins, and its lines as they were read; `known` were read before. */
+/** The top-level blocks of a text with their offsets, and its parsed lines; `known` are lines parsed before. */
 function blocksOf(text, known) {
   const env = { known, read: new Map() };
   const starts = [0];
@@ -91,7 +103,7 @@ function blocksOf(text, known) {
   return { blocks, lines: env.read };
 }
 
-/** Nodes for tokens, nested as they are. */
+/** Convert tokens to nested nodes. */
 function nodesOf(tokens, growing) {
   const open = [{ opening: null, children: [] }];
   for (const token of tokens) {
@@ -113,7 +125,7 @@ function element(token, children) {
 }
 
 function propertiesOf(token) {
-  // A list stands on the side from which its words run.
+  // A list is aligned by the direction of its text.
   if (token.tag === "ul") return { dir: "auto" };
   if (token.tag === "ol") return { dir: "auto", start: Number(token.attrGet("start") ?? 1) };
   if (token.tag === "li") return token.attrGet("class") ? { class: "box" } : null;
@@ -145,11 +157,11 @@ function leaf(token, growing) {
 }
 
 function link(href, children) {
-  if (!SAFE_LINK.test(href)) return h("span", { title: "This link leads nowhere safe." }, children);
-  return h("a", { href, target: "_blank", rel: "noopener noreferrer nofollow", title: href }, children);
+  if (!SAFE_LINK.test(href)) return h("span", { title: "This link is not safe to open." }, children);
+  return h("a", { href, dir: "auto", target: "_blank", rel: "noopener noreferrer nofollow", title: href }, children);
 }
 
-/** Pictures from elsewhere are not fetched: that would tell somebody what is read here, and when. */
+/** Images from other servers are not loaded: that would reveal what is read here, and when. */
 function picture(source, alt) {
   return link(source, [`🖼 ${alt || "picture"}`]);
 }

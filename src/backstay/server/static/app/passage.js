@@ -1,9 +1,9 @@
-// A passage: a stretch of a session that is read apart from its end, until both meet. Pure functions over places in it.
-// What a session reads goes through its windows: the first messages of an older one, as far as a summary stands for them,
-// and then the younger one from its summary on.
+// A passage: a segment of a session that is shown apart from its end until both meet. Pure functions over positions.
+// The messages of a session run through its windows: first those of an older window, up to the position that the
+// summary covers, then the next window from its summary on.
 import { append, open, prepend } from "./reduce.js";
 
-/** The windows that are read one after the other, the oldest first; each as far as it is read. */
+/** The windows in reading order, oldest first, each with the position up to which it is read. */
 export function chainOf(windows, current) {
   const byId = new Map(windows.map((window) => [window.id, window]));
   const chain = [];
@@ -15,17 +15,17 @@ export function chainOf(windows, current) {
   return chain;
 }
 
-/** A passage that begins and ends with a chapter; where the end of the session begins, it ends. */
-export function begin(chapter, top) {
-  const known = chapter.messages.filter(({ position }) => chapter.window !== top.window || position < top.position);
-  const story = open({ ...chapter, messages: known, said: [], unheard: [], waiting: [], turns: ended(chapter) });
-  return { story, bottom: { window: chapter.window, position: (known.at(-1)?.position ?? top.position - 1) + 1 } };
+/** A passage that consists of one snapshot, without the messages that are part of the session's end. */
+export function begin(snapshot, top) {
+  const known = snapshot.messages.filter(({ position }) => snapshot.window !== top.window || position < top.position);
+  const state = open({ ...snapshot, messages: known, said: [], unheard: [], waiting: [], turns: ended(snapshot) });
+  return { state, bottom: { window: snapshot.window, position: (known.at(-1)?.position ?? top.position - 1) + 1 } };
 }
 
-/** The passage with an earlier chapter before it. */
-export const above = (passage, chapter) => ({ ...passage, story: prepend(passage.story, chapter) });
+/** The passage with an earlier snapshot before it. */
+export const above = (passage, snapshot) => ({ ...passage, state: prepend(passage.state, snapshot) });
 
-/** What is to be read next below a passage: nothing, if it has met the end of the session or is no part of it any more. */
+/** The next query below a passage; null if it has met the session's end, or its window is no longer read. */
 export function next({ bottom }, top, chain, page) {
   const place = onward(chain, bottom);
   if (!place || meets({ bottom }, top, chain)) return null;
@@ -35,18 +35,18 @@ export function next({ bottom }, top, chain, page) {
   return { window: place.window, before, last: before - place.position };
 }
 
-/** The passage with the chapter that was asked for after it. */
-export function below(passage, chapter, { window, before }) {
-  return { story: append(passage.story, { ...chapter, turns: ended(chapter) }), bottom: { window, position: before } };
+/** The passage with the snapshot of that query after it. */
+export function below(passage, snapshot, { window, before }) {
+  return { state: append(passage.state, { ...snapshot, turns: ended(snapshot) }), bottom: { window, position: before } };
 }
 
-/** Whether a passage goes as far as the end of the session begins. */
+/** Whether a passage reaches the beginning of the session's end. */
 export function meets({ bottom }, top, chain) {
   const [here, there] = [onward(chain, bottom), onward(chain, top)];
   return Boolean(here && there) && here.window === there.window && here.position >= there.position;
 }
 
-/** The same place, in the window in which it is read on; none if it is not read any more. */
+/** The same position in the window in which reading continues; null if its window is no longer read. */
 function onward(chain, { window, position }) {
   const at = chain.findIndex((one) => one.window === window);
   if (at < 0) return null;
@@ -54,4 +54,4 @@ function onward(chain, { window, position }) {
   return younger && position >= chain[at].until ? { window: younger.window, position: 0 } : { window, position };
 }
 
-const ended = (chapter) => chapter.turns.filter(({ state }) => state === "ended");
+const ended = (snapshot) => snapshot.turns.filter(({ state }) => state === "ended");

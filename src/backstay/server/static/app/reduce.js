@@ -1,19 +1,19 @@
-// The story of one session as the page knows it. `reduce(state, event)` is pure and the only way it changes: live or
-// replayed, in this tab or another, the same events make the same state. `open(chapter)` is that state at one event.
+// The state of one session in the web UI. It changes only by `reduce(state, event)`, which is pure: the same events
+// give the same state, live or replayed, in any tab. `open(snapshot)` gives the state at one event from a snapshot.
 
 export const COMPACTOR = "backstay.compactor";
 
-/** The state in which a chapter shows its session: after its last event. */
-export function open(chapter) {
-  const { session } = chapter;
-  const running = chapter.turns.find((turn) => turn.state === "running");
+/** The state of a snapshot: that after the last event of its session. */
+export function open(snapshot) {
+  const { session } = snapshot;
+  const running = snapshot.turns.find((turn) => turn.state === "running");
   return {
     session: session.id,
     number: session.last_event,
-    window: chapter.window,
-    top: topOf(chapter),
-    entries: entriesOf(chapter),
-    waiting: chapter.waiting.map(({ id, agent, input, steer }) => ({ id, agent, parts: input ?? [], steer })),
+    window: snapshot.window,
+    top: topOf(snapshot),
+    entries: entriesOf(snapshot),
+    waiting: snapshot.waiting.map(({ id, agent, input, steer, held }) => ({ id, agent, parts: input ?? [], steer, held })),
     running: running?.id ?? null,
     cancelling: running?.cancel_requested ?? false,
     closed: session.state === "open" ? null : session.state,
@@ -21,20 +21,20 @@ export function open(chapter) {
   };
 }
 
-/** The same state with an earlier chapter before it. */
-export function prepend(state, chapter) {
-  return { ...state, top: topOf(chapter), entries: joined(entriesOf(alone(chapter)), state.entries) };
+/** The state with an earlier snapshot before it. */
+export function prepend(state, snapshot) {
+  return { ...state, top: topOf(snapshot), entries: joined(entriesOf(alone(snapshot)), state.entries) };
 }
 
-/** The same state with a later chapter after it, of which nothing runs. */
-export const append = (state, chapter) => ({ ...state, entries: joined(state.entries, entriesOf(alone(chapter))) });
+/** The state with a later snapshot after it, without its running turn. */
+export const append = (state, snapshot) => ({ ...state, entries: joined(state.entries, entriesOf(alone(snapshot))) });
 
-/** The same state with all of an earlier one before it. */
+/** The state with the entries of an earlier state before it. */
 export const join = (earlier, state) => ({ ...state, top: earlier.top, entries: joined(earlier.entries, state.entries) });
 
-const alone = (chapter) => ({ ...chapter, said: [], unheard: [], turns: chapter.turns.filter(({ state }) => state === "ended") });
+const alone = (snapshot) => ({ ...snapshot, said: [], unheard: [], turns: snapshot.turns.filter(({ state }) => state === "ended") });
 
-/** The state after one more event. What is told again changes nothing; what was missed is noticed. */
+/** The state after one more event. A repeated event changes nothing; a gap makes the state stale. */
 export function reduce(state, event) {
   if (state.stale || event.last <= state.number) return state;
   if (event.number > state.number + 1) return stale(state);
@@ -43,7 +43,7 @@ export function reduce(state, event) {
   return { ...next, number: event.last };
 }
 
-// Where a window changes, or words were folded or lost, events do not tell what stands there now: a chapter does.
+// After a change of window, a fold or a loss, the events do not give the current messages: a new snapshot is needed.
 const stale = (state) => ({ ...state, stale: true });
 
 const STEPS = {
@@ -53,12 +53,14 @@ const STEPS = {
 
   turn_submitted: (state, event, { agent, parts, steer = false }) => {
     const place = steer ? state.waiting.filter((turn) => turn.steer).length : state.waiting.length;
-    return { ...state, waiting: state.waiting.toSpliced(place, 0, { id: event.turn, agent, parts, steer }) };
+    return { ...state, waiting: state.waiting.toSpliced(place, 0, { id: event.turn, agent, parts, steer, held: false }) };
   },
   turn_edited: (state, event, { parts }) => ({
     ...state,
     waiting: state.waiting.map((turn) => (turn.id === event.turn ? { ...turn, parts } : turn)),
   }),
+  turn_held: (state, event) => holding(state, event.turn, true),
+  turn_released: (state, event) => holding(state, event.turn, false),
   turns_reordered: (state, _, { turns }) => ({
     ...state,
     waiting: state.waiting.toSorted((one, other) => turns.indexOf(one.id) - turns.indexOf(other.id)),
@@ -74,10 +76,10 @@ const STEPS = {
     const begun = { ...state, running: event.turn, cancelling: false, waiting: without(state.waiting, event.turn) };
     return agent === COMPACTOR ? begun : { ...begun, entries: [...state.entries, entry] };
   },
-  text_delta: (state, event, { text }) => inTurn(state, event, (entry) => spoken(entry, "text", text)),
-  thought_delta: (state, event, { text }) => inTurn(state, event, (entry) => spoken(entry, "thought", text)),
+  text_delta: (state, event, { text }) => inTurn(state, event, (entry) => withText(entry, "text", text)),
+  thought_delta: (state, event, { text }) => inTurn(state, event, (entry) => withText(entry, "thought", text)),
   tool_called: (state, event, { call, key }) =>
-    inTurn(madeAgain(state, key), event, (entry) => withStep(entry, callOf(call, { key, at: event.at }))),
+    inTurn(markRepeated(state, key), event, (entry) => withStep(entry, callOf(call, { key, at: event.at }))),
   tool_returned: (state, event, { result }) =>
     inTurn(state, event, (entry) => inCall(returned(entry, result), result.id, { endedAt: event.at })),
   custom_reported: (state, event, { name, data }) =>
@@ -85,9 +87,10 @@ const STEPS = {
   usage_reported: (state, event, { usage }) =>
     inTurn(state, event, (entry) => (used(usage) ? { ...entry, usage: sum(entry.usage, usage) } : entry)),
   steering_taken: (state, event, { steer, parts }) =>
-    inTurn({ ...state, waiting: without(state.waiting, steer) }, event, (entry) => heard(entry, parts)),
-  approval_decided: (state, event, { call, approved }) =>
+    inTurn({ ...state, waiting: without(state.waiting, steer) }, event, (entry) => withSteering(entry, parts)),
+  approval_decided: (state, event, { call, approved, run_again = false }) =>
     inTurn(state, event, (entry) => {
+      if (run_again) return inCall(entry, call, { allowedAgain: true });
       const startedAt = approved && entry.state === "running" ? event.at : null;
       return inCall(entry, call, { approval: approved ? "approved" : "denied", startedAt });
     }),
@@ -98,7 +101,7 @@ const STEPS = {
     if (event.turn !== state.running) return freed;
     const ended = { ...freed, running: null, cancelling: false };
     return inTurn(ended, event, (entry) => {
-      const settled = { ...hearAll(entry), state: "ended", outcome: outcomeOf(outcome), endedAt: event.at };
+      const settled = { ...insertSteering(entry), state: "ended", outcome: outcomeOf(outcome), endedAt: event.at };
       return may_have_run.reduce((sofar, call) => inCall(sofar, call, { unknown: true }), settled);
     });
   },
@@ -113,7 +116,7 @@ const STEPS = {
   session_deleted: (state) => ({ ...state, closed: "deleted" }),
 };
 
-// --- entries: what stands in the conversation, a turn at a time ------------------------------------------------------
+// --- entries: the turns of the conversation --------------------------------------------------------------------------
 
 function newEntry(turn, agent) {
   return {
@@ -121,7 +124,7 @@ function newEntry(turn, agent) {
     agent,
     input: null,
     steps: [],
-    unheard: [],
+    pendingSteering: [],
     usage: null,
     state: "running",
     outcome: null,
@@ -138,21 +141,21 @@ function entriesOf({ messages, turns, calls, said, unheard = [] }) {
   for (const message of messages) {
     const previous = entries.at(-1);
     const together = previous && message.turn && previous.turn === message.turn && message.role !== "summary";
-    const entry = together ? previous : toldBy(message, known.get(message.turn));
+    const entry = together ? previous : entryFor(message, known.get(message.turn));
     entries[together ? entries.length - 1 : entries.length] = withMessage(entry, message, together);
   }
   const running = turns.find((turn) => turn.state === "running");
   if (running && running.agent !== COMPACTOR) {
     const place = entries.findIndex((entry) => entry.turn === running.id);
-    const begun = place < 0 ? toldBy({ turn: running.id }, running) : entries[place];
+    const begun = place < 0 ? entryFor({ turn: running.id }, running) : entries[place];
     const now = said.reduce((entry, message) => withMessage(entry, message, true), begun);
-    entries[place < 0 ? entries.length : place] = { ...now, unheard };
+    entries[place < 0 ? entries.length : place] = { ...now, pendingSteering: unheard };
   }
   return entries.map((entry) => withCalls(entry, calls));
 }
 
-/** What is known of the turn of a message; nothing of one that no agent ran, or that was forgotten with its session. */
-function toldBy({ turn: id }, turn) {
+/** The entry for the turn of a message; almost empty if no agent ran it, or if it was deleted with its session. */
+function entryFor({ turn: id }, turn) {
   if (!turn?.agent) return { ...newEntry(id, null), state: "ended" };
   return {
     ...newEntry(id, turn.agent),
@@ -164,50 +167,50 @@ function toldBy({ turn: id }, turn) {
   };
 }
 
-/** An entry with what one of its messages says; a person's first words are its input, later ones were said to it. */
+/** Add a message to an entry. The first user message of a turn is its input; later ones are steering. */
 function withMessage(entry, message, together) {
   const placed = message.partial && !entry.outcome ? { ...entry, cut: entry.state === "ended" } : entry;
   if (message.role === "summary") return { ...placed, summary: textOf(message.parts) };
   if (message.role === "user" && !together) return { ...placed, input: inputOf(message) };
-  if (message.role === "user") return withStep(placed, { type: "said", parts: message.parts });
+  if (message.role === "user") return withStep(placed, { type: "steering", parts: message.parts });
   return message.parts.reduce((sofar, part) => withPart(sofar, part), placed);
 }
 
 function withPart(entry, part) {
-  if (part.type === "text" || part.type === "thought") return spoken(entry, part.type, part.text);
+  if (part.type === "text" || part.type === "thought") return withText(entry, part.type, part.text);
   if (part.type === "tool_call") return withStep(entry, callOf(part));
   if (part.type === "tool_result") return returned(entry, part);
   return withStep(entry, { data: null, ...part });
 }
 
-/** Two lists of entries as one; a turn that was cut in two by a page is whole again. */
+/** Concatenate two lists of entries; a turn that a page boundary split becomes one entry again. */
 function joined(before, after) {
   const [last, first] = [before.at(-1), after[0]];
   if (!last?.turn || last.turn !== first?.turn) return [...before, ...after];
-  // What a person said at the top of a page was said to a turn that began before it.
-  const said = first.input ? [{ type: "said", parts: first.input.parts }] : [];
-  const whole = { ...first, input: last.input, steps: [...said, ...first.steps].reduce(added, last.steps) };
+  // A user message at the top of a page, within a turn that began before the page, is steering.
+  const steering = first.input ? [{ type: "steering", parts: first.input.parts }] : [];
+  const whole = { ...first, input: last.input, steps: [...steering, ...first.steps].reduce(added, last.steps) };
   return [...before.slice(0, -1), whole, ...after.slice(1)];
 }
 
-// --- steps: what happened within a turn -------------------------------------------------------------------------------
+// --- steps: the events within a turn ---------------------------------------------------------------------------------
 
 const withStep = (entry, step) => ({ ...entry, steps: added(entry.steps, step) });
 
-/** Words that follow words of the same kind are one piece of speech. */
+/** Append a step. Consecutive texts, or thoughts, are merged; a result is stored in its call. */
 function added(steps, step) {
   const last = steps.at(-1);
-  const goesOn = last && last.type === step.type && (step.type === "text" || step.type === "thought");
-  if (goesOn) return [...steps.slice(0, -1), { ...last, text: last.text + step.text }];
+  const merges = last && last.type === step.type && (step.type === "text" || step.type === "thought");
+  if (merges) return [...steps.slice(0, -1), { ...last, text: last.text + step.text }];
   if (step.type === "result" && steps.some((one) => one.type === "call" && one.id === step.id)) {
     return steps.map((one) => (one.type === "call" && one.id === step.id ? { ...one, result: step.result } : one));
   }
   return [...steps, step];
 }
 
-const spoken = (entry, type, text) => withStep(entry, { type, text });
+const withText = (entry, type, text) => withStep(entry, { type, text });
 
-/** A call as it is made: its tool runs at once, unless a person must allow it first, or it is the client's to run. */
+/** A new call. Its tool starts at once, unless a person must approve it first or the client runs it. */
 function callOf({ id, name, arguments: asked = {}, approval = false, client = false }, { key = null, at = null } = {}) {
   return {
     type: "call",
@@ -219,6 +222,7 @@ function callOf({ id, name, arguments: asked = {}, approval = false, client = fa
     approval: approval ? "asked" : "none",
     unknown: false,
     again: false,
+    allowedAgain: false,
     result: null,
     startedAt: approval || client ? null : at,
     endedAt: null,
@@ -226,58 +230,63 @@ function callOf({ id, name, arguments: asked = {}, approval = false, client = fa
 }
 
 function returned(entry, { id, output = null, error = false }) {
-  return hearIfPossible(withStep(entry, { type: "result", id, result: { output, error } }));
+  return insertSteeringIfPossible(withStep(entry, { type: "result", id, result: { output, error } }));
 }
 
 function inCall(entry, id, change) {
   return { ...entry, steps: entry.steps.map((step) => (step.type === "call" && step.id === id ? { ...step, ...change } : step)) };
 }
 
-/** An entry with what the ledger knows of its calls. It knows each where it was made last, and so none that was made again. */
+/** Add the ledger entries of the calls. A call that was repeated later has none: the ledger has only the last one. */
 function withCalls(entry, calls) {
-  const lines = new Map(calls.filter(({ turn }) => turn === entry.turn).map((line) => [line.call, line]));
-  return { ...entry, steps: entry.steps.map((step) => (step.type === "call" ? ledgered(entry, step, lines.get(step.id)) : step)) };
+  const records = new Map(calls.filter(({ turn }) => turn === entry.turn).map((record) => [record.call, record]));
+  return { ...entry, steps: entry.steps.map((step) => (step.type === "call" ? ledgered(entry, step, records.get(step.id)) : step)) };
 }
 
-function ledgered(entry, step, line) {
-  if (!line) return entry.agent && !step.result ? { ...step, ...AGAIN } : step;
+function ledgered(entry, step, record) {
+  if (!record) return entry.agent && !step.result ? { ...step, ...REPEATED } : step;
   return {
     ...step,
-    key: `${line.root}.${line.ordinal}`,
-    approval: line.approval,
-    unknown: line.effect === "unknown" && !step.client,
-    startedAt: line.started_at ?? null,
-    endedAt: line.ended_at ?? null,
+    key: `${record.root}.${record.ordinal}`,
+    approval: record.approval,
+    unknown: record.effect === "unknown" && !step.client,
+    allowedAgain: record.run_again !== "none",
+    startedAt: record.started_at ?? null,
+    endedAt: record.ended_at ?? null,
   };
 }
 
-const AGAIN = { key: null, approval: "none", unknown: false, again: true, startedAt: null, endedAt: null };
+const REPEATED = { key: null, approval: "none", unknown: false, again: true, allowedAgain: false, startedAt: null, endedAt: null };
 
-/** The state in which an earlier call under this key is left for the one that is made now. */
-function madeAgain(state, key) {
+/** Mark an earlier call with this key as repeated by the one that starts now. */
+function markRepeated(state, key) {
   const same = (step) => step.type === "call" && step.key === key;
   if (!state.entries.some((entry) => entry.steps.some(same))) return state;
-  const left = (step) => (same(step) ? { ...step, ...AGAIN } : step);
-  return { ...state, entries: state.entries.map((entry) => (entry.steps.some(same) ? { ...entry, steps: entry.steps.map(left) } : entry)) };
+  const marked = (step) => (same(step) ? { ...step, ...REPEATED } : step);
+  return { ...state, entries: state.entries.map((entry) => (entry.steps.some(same) ? { ...entry, steps: entry.steps.map(marked) } : entry)) };
 }
 
-/** Steering is put in as the store does it: never between a call and its result. */
-const heard = (entry, parts) => hearIfPossible({ ...entry, unheard: [...entry.unheard, parts] });
+/** Insert steering as the store does: never between a call and its result. */
+const withSteering = (entry, parts) => insertSteeringIfPossible({ ...entry, pendingSteering: [...entry.pendingSteering, parts] });
 
-function hearIfPossible(entry) {
+function insertSteeringIfPossible(entry) {
   const open = entry.steps.some((step) => step.type === "call" && !step.result);
-  return open ? entry : hearAll(entry);
+  return open ? entry : insertSteering(entry);
 }
 
-function hearAll(entry) {
-  const said = entry.unheard.map((parts) => ({ type: "said", parts }));
-  return said.length ? { ...entry, unheard: [], steps: [...entry.steps, ...said] } : entry;
+function insertSteering(entry) {
+  const steering = entry.pendingSteering.map((parts) => ({ type: "steering", parts }));
+  return steering.length ? { ...entry, pendingSteering: [], steps: [...entry.steps, ...steering] } : entry;
 }
 
-// --- small things -----------------------------------------------------------------------------------------------------
+// --- helpers ---------------------------------------------------------------------------------------------------------
 
 const inputOf = ({ id, parts, at, role }) => ({ id, parts, at, role });
 const outcomeOf = ({ type, reason = "" }) => ({ type, reason });
+const holding = (state, id, held) => ({
+  ...state,
+  waiting: state.waiting.map((turn) => (turn.id === id ? { ...turn, held } : turn)),
+});
 const without = (waiting, id) => (waiting.some((turn) => turn.id === id) ? waiting.filter((turn) => turn.id !== id) : waiting);
 const used = ({ type, ...counts }) => Object.values(counts).some(Boolean);
 const topOf = ({ window, behind, behind_until, messages }) => ({
@@ -287,13 +296,13 @@ const topOf = ({ window, behind, behind_until, messages }) => ({
   behindUntil: behind_until ?? null,
 });
 
-/** The words of these parts, as a person reads them. */
+/** The text of these parts. */
 export const textOf = (parts) => parts.filter((part) => part.type === "text").map((part) => part.text).join("\n");
 
-/** What came with the words of these parts. */
+/** The parts other than text. */
 export const besides = (parts) => parts.filter((part) => part.type !== "text");
 
-/** The same parts in other words: files stay with what is said anew. */
+/** The same parts with another text; attachments stay. */
 export const reworded = (parts, text) => [{ type: "text", text }, ...besides(parts)];
 
 function inTurn(state, event, change) {

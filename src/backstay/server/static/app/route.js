@@ -1,4 +1,4 @@
-// Where the reader is: the part of the address after #. `#ses_…` is a session, `#ses_…/lineage` its lineage.
+// The route: the part of the address after #. `#ses_…` is a session, `#ses_…/lineage` its lineage.
 import { signal } from "../vendor/page.js";
 
 export const route = signal(read());
@@ -8,7 +8,7 @@ function read() {
   return { session: /^ses_[0-9a-z]{26}$/.test(session) ? session : null, view: view || null, message: message ?? null };
 }
 
-/** Go to a session, or to none. */
+/** Open a session, or none. */
 export function go(session, view = "", message = "") {
   const hash = [session ?? "", view, message].join("/").replace(/\/+$/, "");
   if (location.hash.slice(1) !== hash) location.hash = hash;

@@ -1,4 +1,4 @@
-// Scrolling: stays at the end while the reader is there, and never moves what they are reading.
+// Scrolling: follows the end while the reader is there, and otherwise keeps the visible text in place.
 import { useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 
 const NEAR = 48;
@@ -7,23 +7,23 @@ const FAR = 600;
 const endOf = (box) => box.scrollHeight - box.scrollTop - box.clientHeight;
 const bottomIn = (box, turn) => turn.getBoundingClientRect().bottom - box.getBoundingClientRect().top;
 
-/** The first turn that the reader sees, and where in the box it ends: what is put above it may be a part of it. */
+/** The first visible turn and the position of its bottom: content that is added above may belong to the same turn. */
 function seenIn(box) {
   const turn = [...box.querySelectorAll("[data-turn]")].find((one) => bottomIn(box, one) > 0);
   return turn && { turn, bottom: bottomIn(box, turn) };
 }
 
-/** A reference for the box that scrolls, whether its reader is at its end, and a way to go there.
- *  `nearEnd` is for a box whose end is not the end of what there is to read: nobody is kept there. */
+/** The ref of the scrolling element, whether the reader is away from its end, and functions to go there or
+ *  stop following it. `nearEnd` is for content that continues below: it loads more, and the view does not follow the end. */
 export function useTail(content, topKey, nearTop, nearEnd = null) {
   const box = useRef(null);
   const held = useRef({ atEnd: !nearEnd, top: 0, topKey, seen: null });
   const below = useRef(nearEnd);
   const [away, setAway] = useState(Boolean(nearEnd));
-  // Looked at now, while the page is as the reader sees it: events that tell of scrolling come later than the scrolling.
+  // Measure now, while the DOM is as the reader sees it: scroll events arrive later than the scrolling.
   if (box.current && held.current.topKey !== topKey) held.current.seen = seenIn(box.current);
 
-  // After every picture: at the end, stay there; if something was put above, the words on screen stay where they are.
+  // After every render: follow the end, or, if content was added above, keep the visible text in place.
   useLayoutEffect(() => {
     const here = box.current;
     if (!here) return;
@@ -42,7 +42,7 @@ export function useTail(content, topKey, nearTop, nearEnd = null) {
     const moved = () => {
       const was = held.current;
       const end = endOf(here);
-      // Growing content also moves the end away; only a reader moves upwards.
+      // Growing content also moves the end away; only the reader scrolls up.
       if (here.scrollTop < was.top - 1 && end > NEAR) was.atEnd = false;
       else if (end <= NEAR) was.atEnd = !below.current;
       was.top = here.scrollTop;
@@ -66,9 +66,9 @@ export function useTail(content, topKey, nearTop, nearEnd = null) {
     box.current.scrollTop = box.current.scrollHeight;
     setAway(false);
   };
-  const leave = () => {
+  const stopFollowing = () => {
     held.current.atEnd = false;
     setAway(true);
   };
-  return { box, away, toEnd, leave };
+  return { box, away, toEnd, stopFollowing };
 }

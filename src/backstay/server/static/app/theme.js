@@ -1,4 +1,4 @@
-// The theme: as the system says, or light, or dark; remembered by this browser.
+// The theme: that of the system, light or dark; stored in this browser.
 import { effect, signal } from "../vendor/page.js";
 
 const KEY = "backstay.theme";
@@ -17,6 +17,6 @@ effect(() => {
   try {
     localStorage.setItem(KEY, theme.value);
   } catch {
-    // A browser that remembers nothing still shows the theme.
+    // Without local storage, the theme still applies to this page.
   }
 });

@@ -1,10 +1,10 @@
-// Files on their way: sent in pieces before the message that brings them.
+// Uploads: files are sent in chunks before the message that contains them.
 import { signal } from "../vendor/page.js";
-import { ask, persist, post } from "./api.js";
-import { tell } from "./notices.js";
-import { closed, current, past } from "./room.js";
+import { post, request, retryWhileUnreachable } from "./api.js";
+import { isolated, size } from "./format.js";
+import { showNotice } from "./notices.js";
+import { closed, current, past } from "./open_session.js";
 import { about } from "./server.js";
-import { size } from "./words.js";
 
 export const MOST = 32 << 20;
 const FILES = 10;
@@ -12,15 +12,15 @@ const FILES = 10;
 const files = signal([]);
 let count = 0;
 
-/** The files that wait for the next message of a session. */
+/** The files attached to the next message of a session. */
 export const filesOf = (session) => files.value.filter((file) => file.session === session);
 
-/** Take files for a session and begin to send them; what is too large is refused before a byte of it is sent. */
+/** Attach files to a session and start to upload them; files that are too large are rejected before that. */
 export function attach(session, found) {
   for (const file of found) {
-    if (filesOf(session).length >= FILES) return tell(`A message has at most ${FILES} files.`, "error");
-    if (file.size > MOST) tell(`${file.name} is larger than ${size(MOST)}.`, "error");
-    else if (!file.size) tell(`${file.name} is empty.`, "error");
+    if (filesOf(session).length >= FILES) return showNotice(`A message can have at most ${FILES} files.`, "error");
+    if (file.size > MOST) showNotice(`${isolated(file.name)} is larger than ${size(MOST)}.`, "error");
+    else if (!file.size) showNotice(`${isolated(file.name)} is empty.`, "error");
     else send(session, file);
   }
 }
@@ -28,23 +28,23 @@ export function attach(session, found) {
 async function send(session, file) {
   const id = (count += 1);
   files.value = [...files.value, { id, session, name: file.name, size: file.size, type: file.type || "application/octet-stream", done: 0, blob: null }];
-  const ours = () => files.value.some((one) => one.id === id);
-  const steadily = (work) => persist(work, () => {}, ours);
+  const isAttached = () => files.value.some((one) => one.id === id);
+  const untilSent = (work) => retryWhileUnreachable(work, () => {}, isAttached);
   try {
-    const upload = await steadily(() => post("/api/uploads"));
+    const upload = await untilSent(() => post("/api/uploads"));
     const piece = Math.min(1 << 20, about.value?.body_bytes ?? 1 << 20);
     for (let start = 0; start < file.size; start += piece) {
       const raw = file.slice(start, start + piece);
-      await steadily(() => ask("PUT", `/api/uploads/${upload.id}`, { raw, query: { start: String(start) } }));
-      if (!ours()) return;
+      await untilSent(() => request("PUT", `/api/uploads/${upload.id}`, { raw, query: { start: String(start) } }));
+      if (!isAttached()) return;
       change(id, { done: Math.min(file.size, start + piece) });
     }
-    const { hash } = await steadily(() => post(`/api/uploads/${upload.id}/finish`));
+    const { hash } = await untilSent(() => post(`/api/uploads/${upload.id}/finish`));
     change(id, { blob: hash });
   } catch (error) {
-    if (!ours()) return;
+    if (!isAttached()) return;
     drop(id);
-    tell(error);
+    showNotice(error);
   }
 }
 
@@ -56,11 +56,11 @@ export const drop = (id) => (files.value = files.value.filter((file) => file.id 
 export const partsOf = (sent) =>
   sent.map(({ blob, name, type, size }) => ({ type: "attachment", blob, name, media_type: type, size }));
 
-// A file that is dropped anywhere on the page is meant for the message, and not for the browser to open.
-const brings = ({ dataTransfer, target }) => dataTransfer?.types.includes("Files") && !target.closest?.("input[type=file]");
-addEventListener("dragover", (event) => brings(event) && event.preventDefault());
+// A file that is dropped anywhere on the page is attached to the message; the browser must not open it.
+const hasFiles = ({ dataTransfer, target }) => dataTransfer?.types.includes("Files") && !target.closest?.("input[type=file]");
+addEventListener("dragover", (event) => hasFiles(event) && event.preventDefault());
 addEventListener("drop", (event) => {
-  if (!brings(event)) return;
+  if (!hasFiles(event)) return;
   event.preventDefault();
   if (current.value && !closed.value && !past.value) attach(current.value, event.dataTransfer.files);
 });

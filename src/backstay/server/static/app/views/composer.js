@@ -1,22 +1,22 @@
-// The composer: where something is said; while somebody speaks, also how.
-import { say, stop } from "../actions.js";
+// The composer: the input field; while a turn runs, also how to submit (queue, steer, …).
+import { sendMessage, stop } from "../actions.js";
 import { commandOf, suggested } from "../commands.js";
 import { draftOf, fetchDraft, sent, write } from "../draft.js";
+import { isolated, named, size } from "../format.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { Icon } from "../icon.js";
-import { tell } from "../notices.js";
-import { cancelling, closed as shut, current, line, running } from "../room.js";
+import { composing } from "../keyboard.js";
+import { showNotice } from "../notices.js";
+import { cancelling, closed as shut, current, currentSession, running } from "../open_session.js";
 import { about, mainAgent } from "../server.js";
-import { composing } from "../typing.js";
 import { attach, drop, filesOf, partsOf } from "../uploads.js";
-import { size } from "../words.js";
 import { Queue } from "./queue.js";
 
 const WAYS = [
-  ["enqueue", "Queue", "Said next, when this answer has ended"],
-  ["steer", "Steer", "Said to the agent now, while it works"],
-  ["replace", "Replace", "Stops this answer; what it said is kept"],
-  ["fork", "Fork", "Said in a copy; this answer goes on"],
+  ["enqueue", "Queue", "Sent next, when this answer has ended"],
+  ["steer", "Steer", "Sent to the agent now, while it works"],
+  ["replace", "Replace", "Stops this answer; its text is kept"],
+  ["fork", "Fork", "Sent in a copy; this answer continues"],
 ];
 
 export function Composer({ onEditLast }) {
@@ -24,7 +24,7 @@ export function Composer({ onEditLast }) {
   const text = session ? draftOf(session) : "";
   const files = filesOf(session);
   const field = useRef(null);
-  // Enter while a message is on its way: what is written by then goes after it.
+  // Enter was pressed while a message was being sent: the present text is sent after it.
   const post = useRef({ busy: false, again: false });
   const [way, setWay] = useState("enqueue");
   const [chosen, setChosen] = useState(null);
@@ -35,15 +35,15 @@ export function Composer({ onEditLast }) {
   const closed = shut.value;
   const offered = text === dismissed ? [] : suggested(text);
   const agents = about.value?.facts.agents ?? [];
-  // Who was asked last goes on, unless somebody else is chosen or they are not here.
-  const agent = chosen ?? (agents.includes(line.value?.agent) ? line.value.agent : mainAgent());
+  // The last agent of the session, unless another is chosen or the server does not have it.
+  const agent = chosen ?? (agents.includes(currentSession.value?.agent) ? currentSession.value.agent : mainAgent());
   useEffect(() => {
     setChosen(null);
     if (session) fetchDraft(session);
     if (matchMedia("(pointer: fine)").matches) field.current?.focus();
   }, [session]);
   useEffect(() => grow(field.current), [text]);
-  // What was chosen for one answer is not meant for the next.
+  // A choice applies to one answer only.
   useEffect(() => setWay("enqueue"), [busy]);
 
   const send = async () => {
@@ -51,30 +51,30 @@ export function Composer({ onEditLast }) {
     const words = written.trim();
     const brought = filesOf(session);
     const ready = brought.filter((file) => file.blob);
-    if (ready.length < brought.length) return tell("A file is still on its way.");
+    if (ready.length < brought.length) return showNotice("A file is still uploading.");
     if (!words && !ready.length) return;
     if (post.current.busy) return void (post.current.again = true);
-    const asked = commandOf(words);
-    if (asked && !ready.length) {
+    const typed = commandOf(words);
+    if (typed && !ready.length) {
       write(session, "");
-      return asked.command.run(asked.rest);
+      return typed.command.run(typed.rest);
     }
     post.current.busy = true;
     setSending("Sending…");
     try {
       const parts = [...(words ? [{ type: "text", text: words }] : []), ...partsOf(ready)];
-      const said = ready.length ? { parts } : { text: words };
-      const told = () => setSending("The server cannot be reached. Your message is sent as soon as it is back.");
-      await say(session, said, { agent: agents.includes(agent) ? agent : undefined, ifBusy: busy ? way : "enqueue", told });
+      const content = ready.length ? { parts } : { text: words };
+      const onRetry = () => setSending("Can't reach the server. Your message is sent as soon as it is back.");
+      await sendMessage(session, content, { agent: agents.includes(agent) ? agent : undefined, ifBusy: busy ? way : "enqueue", onRetry });
       for (const file of ready) drop(file.id);
       sent(session, written);
     } catch (error) {
       post.current.again = false;
-      tell(error);
+      showNotice(error);
     } finally {
       post.current.busy = false;
       setSending("");
-      if (atRest(field.current)) field.current.focus();
+      if (mayFocus(field.current)) field.current.focus();
     }
     if (!post.current.again) return;
     post.current.again = false;
@@ -104,7 +104,7 @@ export function Composer({ onEditLast }) {
   };
   const paste = (event) => {
     const { files: found } = event.clipboardData;
-    // Cells of a table come as words and as a picture of them: the words are meant.
+    // Table cells are pasted as text and as an image: use the text.
     if (found.length && !event.clipboardData.getData("text/plain")) (event.preventDefault(), attach(session, found));
   };
 
@@ -116,15 +116,15 @@ export function Composer({ onEditLast }) {
     </ul>`}
     <div class="box">
       ${files.length > 0 && html`<ul class="files" aria-label="Files">${files.map((file) => html`<li class="chip" key=${file.id}>
-        <${Icon} name="clip" /><span>${file.name}</span><span class="dim">${file.blob ? size(file.size) : `${Math.round((100 * file.done) / file.size)} %`}</span>
-        <button type="button" class="quiet" aria-label=${`Remove ${file.name}`} onClick=${() => drop(file.id)}><${Icon} name="close" /></button></li>`)}</ul>`}
-      <textarea ref=${field} rows="1" placeholder=${closed ? "This session is closed" : busy ? "Say something while it answers…" : "Write a message…"}
+        <${Icon} name="clip" /><span dir="auto">${named(file.name)}</span><span class="dim">${file.blob ? size(file.size) : `${Math.round((100 * file.done) / file.size)} %`}</span>
+        <button type="button" class="quiet" aria-label=${`Remove ${isolated(file.name)}`} onClick=${() => drop(file.id)}><${Icon} name="close" /></button></li>`)}</ul>`}
+      <textarea ref=${field} rows="1" placeholder=${closed ? "This session is closed" : busy ? "Write a message while it answers…" : "Write a message…"}
         aria-label="Message" aria-controls=${offered.length ? "offered" : null} disabled=${closed || !session} value=${text}
         onInput=${(event) => write(session, event.target.value)} onKeyDown=${keys} onPaste=${paste}></textarea>
       <div class="row">
         <label class="quiet attach" title="Attach files"><${Icon} name="clip" /><span class="unseen">Attach files</span>
           <input type="file" multiple class="unseen" disabled=${closed} onChange=${(event) => (attach(session, event.target.files), (event.target.value = ""))} /></label>
-        ${agents.length > 1 && html`<select aria-label="Who shall answer" value=${agent} onChange=${(event) => setChosen(event.target.value)}>
+        ${agents.length > 1 && html`<select aria-label="Agent for this message" value=${agent} onChange=${(event) => setChosen(event.target.value)}>
           ${agents.map((name) => html`<option key=${name} value=${name}>${name}</option>`)}</select>`}
         ${busy && html`<div class="ways" role="radiogroup" aria-label="While it answers">${WAYS.map(([value, name, what]) => html`
           <label key=${value} title=${what} class=${way === value ? "on" : ""}><input type="radio" name="way" value=${value} checked=${way === value} onChange=${() => setWay(value)} />${name}</label>`)}</div>`}
@@ -136,10 +136,10 @@ export function Composer({ onEditLast }) {
   </section>`;
 }
 
-/** Whether the keyboard is still here, or nowhere: who went on elsewhere meanwhile is not called back. */
-const atRest = (field) => field && (document.activeElement === document.body || field.closest(".composer").contains(document.activeElement));
+/** Whether the focus is still in the composer, or nowhere: do not take it from another place. */
+const mayFocus = (field) => field && (document.activeElement === document.body || field.closest(".composer").contains(document.activeElement));
 
-/** As high as what is written, up to a third of the window. */
+/** Fit the height to the text, up to a third of the window. */
 function grow(field) {
   if (!field) return;
   field.style.height = "auto";

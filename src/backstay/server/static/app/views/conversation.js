@@ -1,27 +1,27 @@
-// The conversation: the turns of the open session, its newest words in view unless the reader looks elsewhere.
+// The conversation: the turns of the open session; the view follows the end unless the reader has scrolled away.
 import { html, useEffect, useMemo, useNodes, useState } from "../html.js";
 import { Icon } from "../icon.js";
-import { above, newer, older, passage, past, story, target, toNow } from "../room.js";
+import { above, newer, older, passage, past, sessionState, target, toNow } from "../open_session.js";
 import { useTail } from "../scroll.js";
 import { Turn } from "./turn.js";
 
 const CLOSED = {
-  ended: "This session has ended. It stays readable.",
-  expired: "This session has expired. It stays readable.",
-  deleted: "This session was deleted. What you see is gone when you leave.",
+  ended: "This session is closed. You can still read it.",
+  expired: "This session has expired. You can still read it.",
+  deleted: "This session was deleted. This view closes when you leave.",
 };
 
 export function Conversation() {
   const far = !past.value && Boolean(passage.value);
-  const shown = past.value?.story ?? passage.value?.story ?? story.value;
+  const shown = past.value?.state ?? passage.value?.state ?? sessionState.value;
   const [editing, setEditing] = useState(null);
   const { entries, top, running, waiting } = shown;
   const topKey = `${top.window}.${top.position}`;
-  const { box, away, toEnd, leave } = useTail(shown, topKey, older, far ? newer : null);
+  const { box, away, toEnd, stopFollowing } = useTail(shown, topKey, older, far ? newer : null);
   const idle = !running && !waiting.length && !shown.closed;
   const more = Boolean(above(top));
   useEffect(() => setEditing(null), [shown.session]);
-  useEffect(() => bringIntoView(box.current, target.value, leave), [target.value, target.value && shown]);
+  useEffect(() => scrollToTarget(box.current, target.value, stopFollowing), [target.value, target.value && shown]);
   useEffect(() => {
     if (more && box.current.scrollHeight <= box.current.clientHeight) older();
   }, [topKey]);
@@ -29,8 +29,8 @@ export function Conversation() {
   const turnOf = useNodes(Turn);
   const frozen = Boolean(past.value) || shown.closed === "deleted";
   return html`<div class="scroller" ref=${box} tabindex="0" role="region" aria-label="Conversation">
-    <div class="talk">
-      ${more ? html`<p class="earlier dim">Earlier messages load as you scroll up…</p>` : html`<p class="earlier dim">The beginning of this session</p>`}
+    <div class="messages">
+      ${more ? html`<p class="earlier dim">Earlier messages load as you scroll up…</p>` : html`<p class="earlier dim">Start of this session</p>`}
       ${entries.map((entry, place) => turnOf(entry, entry.turn ?? `m${place}`, {
         entry,
         frozen,
@@ -47,7 +47,7 @@ export function Conversation() {
   </div>`;
 }
 
-/** What a screen reader is told: that an answer came, once, not each of its words. */
+/** The announcement for screen readers: once per answer, not for each word. */
 function useSettled(entries) {
   const last = entries.at(-1);
   const state = last ? `${last.turn} ${last.state}` : "";
@@ -59,12 +59,12 @@ function useSettled(entries) {
   }, [state]);
 }
 
-function bringIntoView(box, wanted, leave) {
-  if (!wanted || bringIntoView.done === wanted) return;
+function scrollToTarget(box, wanted, stopFollowing) {
+  if (!wanted || scrollToTarget.done === wanted) return;
   const found = box.querySelector(`[data-turn="${CSS.escape(wanted.turn ?? "")}"]`);
   if (!found) return;
-  bringIntoView.done = wanted;
-  leave();
+  scrollToTarget.done = wanted;
+  stopFollowing();
   const ranges = wordsIn(found, wanted.words);
   const near = ranges[0]?.startContainer.parentElement ?? found;
   near.scrollIntoView({ block: "center" });
@@ -74,7 +74,7 @@ function bringIntoView(box, wanted, leave) {
   setTimeout(() => found.classList.remove("found"), 2500);
 }
 
-/** Where these words stand in what is shown. They are marked without touching it. */
+/** The ranges of these words in the view. They are highlighted without changing the DOM. */
 function wordsIn(element, words) {
   const ranges = [];
   const texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);

@@ -1,7 +1,7 @@
-// A sheet over the page: closed by Esc, by a click beside it, or by its button; focus comes back to where it was.
+// A modal dialog: closed by Esc, a click outside, or its button; the focus then returns to where it was.
+import { openDialog } from "../dialog_state.js";
 import { html, useEffect, useRef } from "../html.js";
 import { Icon } from "../icon.js";
-import { sheet } from "../sheet.js";
 import { Notices } from "./notices.js";
 
 export function Dialog({ title, kind = "", children }) {
@@ -11,7 +11,7 @@ export function Dialog({ title, kind = "", children }) {
     box.current.showModal();
     return () => before?.focus?.();
   }, []);
-  const close = () => (sheet.value = null);
+  const close = () => (openDialog.value = null);
   const beside = (event) => event.target === box.current && close();
   return html`<dialog ref=${box} class=${`sheet ${kind}`} aria-label=${title} onCancel=${close} onClose=${close} onClick=${beside}>
     <div class="sheet-inside">

@@ -1,31 +1,31 @@
-// The head of the conversation: what the session is called, whether we hear the server, and what can be done.
-import { compact, destroy, end, file, fork, redo, save, undo } from "../actions.js";
+// The header of the conversation: title, connection state and actions.
+import { compact, destroy, downloadSession, end, fork, redo, undo, updateSession } from "../actions.js";
+import { openDialog, sidebar } from "../dialog_state.js";
+import { connection } from "../event_stream.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { Icon } from "../icon.js";
-import { nameOf } from "../lines.js";
-import { connection } from "../link.js";
-import { line, past, running, waiting } from "../room.js";
+import { acceptOrCancel } from "../keyboard.js";
+import { currentSession, past, running, waiting } from "../open_session.js";
 import { go, route } from "../route.js";
-import { sheet, sidebar } from "../sheet.js";
-import { enterOr } from "../typing.js";
+import { nameOf } from "../session_rows.js";
 
 export function Header() {
-  const session = line.value;
+  const session = currentSession.value;
   const lineage = route.value.view === "lineage";
   return html`<header class="head">
     <button type="button" class="quiet only-narrow" aria-label="Show the list of sessions" onClick=${() => (sidebar.value = true)}><${Icon} name="menu" /></button>
     ${session ? html`<${Title} session=${session} />` : html`<span class="grow"></span>`}
     <${Connection} />
-    ${session && html`<button type="button" class="quiet" aria-pressed=${lineage} aria-label="Lineage" title="Lineage: what became of this session" onClick=${() => go(session.id, lineage ? "" : "lineage")}><${Icon} name="lineage" /></button>
+    ${session && html`<button type="button" class="quiet" aria-pressed=${lineage} aria-label="Lineage" title="Lineage: versions of this conversation" onClick=${() => go(session.id, lineage ? "" : "lineage")}><${Icon} name="lineage" /></button>
       <${Menu} session=${session} />`}
   </header>`;
 }
 
 const STATES = {
-  connecting: ["Connecting…", "The page is about to hear from the server."],
-  live: ["Live", "Everything is shown as it happens."],
-  lost: ["Reconnecting…", "The server cannot be heard. What it accepted is safe; the page catches up by itself."],
-  stranger: ["Signed out", "Sign in again with a link: backstay link"],
+  connecting: ["Connecting…", "Connecting to the server."],
+  live: ["Live", "Connected: changes appear at once."],
+  lost: ["Reconnecting…", "Can't reach the server. Sent messages are safe; reconnecting…"],
+  "signed-out": ["Signed out", "Sign in again with a link from: backstay link"],
 };
 
 function Connection() {
@@ -37,23 +37,23 @@ function Connection() {
 function Title({ session }) {
   const [editing, setEditing] = useState(null);
   const field = useRef(null);
-  // A field that is taken away loses the keyboard, and says so: what it held was dealt with by then.
+  // A field also loses focus when it is removed; by then its text was already handled.
   const over = useRef(false);
   useEffect(() => field.current?.select(), [editing === null]);
   const begin = () => {
     over.current = false;
     setEditing(session.title ?? "");
   };
-  const leave = () => {
+  const close = () => {
     over.current = true;
     setEditing(null);
   };
-  const keep = () => {
-    if (!over.current && editing.trim() !== (session.title ?? "")) file(session.id, { title: editing.trim() || null });
-    leave();
+  const saveTitle = () => {
+    if (!over.current && editing.trim() !== (session.title ?? "")) updateSession(session.id, { title: editing.trim() || null });
+    close();
   };
   if (editing !== null) {
-    return html`<input ref=${field} class="title grow" aria-label="Name of this session" value=${editing} onInput=${(event) => setEditing(event.target.value)} onBlur=${keep} onKeyDown=${enterOr(keep, leave)} />`;
+    return html`<input ref=${field} class="title grow" aria-label="Name of this session" value=${editing} onInput=${(event) => setEditing(event.target.value)} onBlur=${saveTitle} onKeyDown=${acceptOrCancel(saveTitle, close)} />`;
   }
   return html`<h1 class="title grow"><button type="button" class="quiet one-line" dir="auto" title="Rename" onClick=${begin}>${nameOf(session)}</button>
     ${session.tags.map((tag) => html`<span class="badge" key=${tag}>#${tag}</span>`)}
@@ -75,13 +75,13 @@ function Menu({ session }) {
     ["undo", "Undo the last turn", undo, idle],
     ["redo", "Redo", redo, idle],
     ["fork", "Fork this session", () => fork(), true],
-    ["archive", "Summarise what came before", compact, idle],
-    ["pin", session.pinned ? "Unpin" : "Pin", () => file(session.id, { pinned: !session.pinned }), true],
-    ["tag", "Tags…", () => (sheet.value = "tags"), true],
-    ["archive", session.archived ? "Take out of the archive" : "Archive", () => file(session.id, { archived: !session.archived }), true],
-    ["save", "Export as a file", () => save(session.id), true],
-    ["close", "End for good", () => confirm("End this session for good? It stays readable.") && end(session.id), session.state === "open"],
-    ["trash", "Delete…", () => confirm("Delete this session and everything in it?") && destroy(session.id), true],
+    ["archive", "Summarise earlier messages", compact, idle],
+    ["pin", session.pinned ? "Unpin" : "Pin", () => updateSession(session.id, { pinned: !session.pinned }), true],
+    ["tag", "Tags…", () => (openDialog.value = "tags"), true],
+    ["archive", session.archived ? "Unarchive" : "Archive", () => updateSession(session.id, { archived: !session.archived }), true],
+    ["save", "Export to a file", () => downloadSession(session.id), true],
+    ["close", "Close session…", () => confirm("Close this session permanently? You can still read it.") && end(session.id), session.state === "open"],
+    ["trash", "Delete…", () => confirm("Delete this session and all its messages?") && destroy(session.id), true],
   ].filter(([, , , allowed]) => allowed);
   const keys = (event) => {
     const all = [...box.current.querySelectorAll("[role=menuitem]")];
@@ -89,8 +89,8 @@ function Menu({ session }) {
     if (by) (event.preventDefault(), all[(all.indexOf(document.activeElement) + by + all.length) % all.length]?.focus());
     if (event.key === "Escape" && shown) (event.stopPropagation(), setShown(false), box.current.querySelector("button").focus());
   };
-  const left = ({ relatedTarget }) => relatedTarget && !box.current.contains(relatedTarget) && setShown(false);
-  return html`<div class="menu" ref=${box} onKeyDown=${keys} onFocusOut=${left}>
+  const closeOnFocusOut = ({ relatedTarget }) => relatedTarget && !box.current.contains(relatedTarget) && setShown(false);
+  return html`<div class="menu" ref=${box} onKeyDown=${keys} onFocusOut=${closeOnFocusOut}>
     <button type="button" class="quiet" aria-label="More" aria-haspopup="menu" aria-expanded=${shown} onClick=${() => setShown(!shown)}><${Icon} name="more" /></button>
     ${shown && html`<div class="menu-items" role="menu" aria-label="This session">${items.map(([icon, name, act]) => html`
       <button type="button" role="menuitem" key=${name} onClick=${() => (setShown(false), act())}><${Icon} name=${icon} />${name}</button>`)}</div>`}

@@ -1,16 +1,16 @@
-// The help sheet: keys and commands.
+// The help dialog: keyboard shortcuts and commands.
 import { COMMANDS } from "../commands.js";
 import { html } from "../html.js";
 import { Dialog } from "./dialog.js";
 
 const KEYS = [
-  ["Enter", "Send; with Shift a new line"],
-  ["Esc", "Close what is open, or stop the answer"],
-  ["↑", "In an empty message: edit the last one"],
+  ["Enter", "Send (with Shift: new line)"],
+  ["Esc", "Close a dialog, or stop the answer"],
+  ["↑", "In an empty message: edit the last message"],
   ["Ctrl K", "Search"],
-  ["Alt ↑ / Alt ↓", "The session above or below"],
+  ["Alt ↑ / Alt ↓", "Previous or next session"],
   ["Alt N", "New session"],
-  ["?", "This sheet"],
+  ["?", "This help"],
 ];
 
 export function Help() {

@@ -1,4 +1,4 @@
-// Notices as they are seen. While a sheet lies over the page they lie over the sheet: what is behind it cannot be reached.
+// The notices. While a dialog is open, they are shown inside it: everything behind a modal dialog is inert.
 import { html } from "../html.js";
 import { Icon } from "../icon.js";
 import { dismiss, notices } from "../notices.js";

@@ -1,11 +1,11 @@
-// What waits: messages that were accepted and will be said next; until then they can be changed, moved or taken back.
-import { reorder, rewrite, withdraw } from "../actions.js";
+// The waiting messages. Until they are started, they can be edited, reordered or withdrawn.
+import { release, reorder, rewrite, withdraw } from "../actions.js";
 import { html, useState } from "../html.js";
 import { Icon } from "../icon.js";
+import { acceptOrCancel } from "../keyboard.js";
+import { running, waiting as inbox } from "../open_session.js";
 import { reworded, textOf } from "../reduce.js";
-import { waiting as inbox, running } from "../room.js";
 import { about } from "../server.js";
-import { enterOr } from "../typing.js";
 
 export function Queue() {
   const waiting = inbox.value;
@@ -24,24 +24,26 @@ export function Queue() {
 function Waiting({ turn, up, down }) {
   const [editing, setEditing] = useState(null);
   const text = textOf(turn.parts) || "files";
-  const keep = async () => (await rewrite(turn.id, reworded(turn.parts, editing))) && setEditing(null);
+  const save = async () => (await rewrite(turn.id, reworded(turn.parts, editing))) && setEditing(null);
   if (editing !== null) {
     return html`<li><input class="grow" aria-label="Waiting message" value=${editing} onInput=${(event) => setEditing(event.target.value)}
-        onKeyDown=${enterOr(keep, () => setEditing(null))} />
-      <button type="button" class="small primary" onClick=${keep}>Keep</button></li>`;
+        onKeyDown=${acceptOrCancel(save, () => setEditing(null))} />
+      <button type="button" class="small primary" onClick=${save}>Save</button></li>`;
   }
   return html`<li>
     <${Standing} turn=${turn} /><span class="grow one-line" dir="auto">${text}</span>
-    ${up && html`<button type="button" class="quiet" aria-label="Say it earlier" onClick=${up}><${Icon} name="up" /></button>`}
-    ${down && html`<button type="button" class="quiet" aria-label="Say it later" onClick=${down}><${Icon} name="down" /></button>`}
-    <button type="button" class="quiet" aria-label="Change it" onClick=${() => setEditing(textOf(turn.parts))}><${Icon} name="edit" /></button>
-    <button type="button" class="quiet" aria-label="Take it back" onClick=${() => withdraw(turn.id)}><${Icon} name="close" /></button>
+    ${turn.held && html`<button type="button" class="small primary" onClick=${() => release(turn.id)}>Release</button>`}
+    ${up && html`<button type="button" class="quiet" aria-label="Move up" onClick=${up}><${Icon} name="up" /></button>`}
+    ${down && html`<button type="button" class="quiet" aria-label="Move down" onClick=${down}><${Icon} name="down" /></button>`}
+    <button type="button" class="quiet" aria-label="Edit" onClick=${() => setEditing(textOf(turn.parts))}><${Icon} name="edit" /></button>
+    <button type="button" class="quiet" aria-label="Remove" onClick=${() => withdraw(turn.id)}><${Icon} name="close" /></button>
   </li>`;
 }
 
-/** What a message waits for: its turn, or somebody who is not here. */
+/** Why a message waits: it is queued, it is held, or no server runs its agent. */
 function Standing({ turn }) {
+  if (turn.held) return html`<span class="badge absent" title="This message was imported. It is sent when you release it.">held</span>`;
   const here = about.value?.facts.agents.includes(turn.agent) ?? true;
   if (here || running.value) return html`<span class="badge">${turn.steer ? "steers" : "queued"}</span>`;
-  return html`<span class="badge absent" title=${`Nobody answers here as ${turn.agent}. It is said as soon as somebody does.`}>waits for ${turn.agent}</span>`;
+  return html`<span class="badge absent" title=${`No server runs the agent ${turn.agent}. The message is answered as soon as one does.`}>waits for ${turn.agent}</span>`;
 }

@@ -1,13 +1,13 @@
-// Search in everything that was said: found as one types, and opened at the message.
+// Search in all messages: results appear while typing, and open at the message.
 import { get } from "../api.js";
+import { openDialog } from "../dialog_state.js";
+import { named, sentence, when } from "../format.js";
 import { html, useEffect, useRef, useState } from "../html.js";
-import { nameOf } from "../lines.js";
 import { attempt } from "../notices.js";
-import { current, seek, show } from "../room.js";
+import { current, seek, show } from "../open_session.js";
 import { go } from "../route.js";
-import { sheet } from "../sheet.js";
-import { lines } from "../shelf.js";
-import { when } from "../words.js";
+import { sessionList } from "../session_list.js";
+import { nameOf } from "../session_rows.js";
 import { Dialog } from "./dialog.js";
 
 export function Search() {
@@ -26,11 +26,11 @@ export function Search() {
     }, 120);
     return () => ((over = true), clearTimeout(timer));
   }, [text]);
-  const named = text.trim() ? byName(text) : lines.value.order.slice(0, 8);
-  const rows = [...named.map((line) => ({ line })), ...found.hits.map((hit) => ({ hit }))];
+  const matches = text.trim() ? byTitle(text) : sessionList.value.order.slice(0, 8);
+  const rows = [...matches.map((session) => ({ session })), ...found.hits.map((hit) => ({ hit }))];
   const choose = (row) => {
-    sheet.value = null;
-    if (row.line) return go(row.line.id);
+    openDialog.value = null;
+    if (row.session) return go(row.session.id);
     seek(row.hit.message, soughtIn(row.hit.snippet));
     if (row.hit.session !== current.value) return go(row.hit.session, "at", row.hit.message);
     go(current.value);
@@ -39,15 +39,15 @@ export function Search() {
   const keys = (event) => {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (by) (event.preventDefault(), setPicked((picked + by + rows.length) % Math.max(1, rows.length)));
-    // A field for searching would only be emptied by it.
-    if (event.key === "Escape") (event.preventDefault(), (sheet.value = null));
+    // By default, Esc only clears a search field.
+    if (event.key === "Escape") (event.preventDefault(), (openDialog.value = null));
     if (event.key === "Enter" && rows[picked]) (event.preventDefault(), choose(rows[picked]));
   };
   return html`<${Dialog} title="Search" kind="search">
-    <input ref=${field} type="search" aria-label="Search in everything that was said" placeholder="Search what was said…" value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${keys} role="combobox" aria-expanded="true" aria-controls="found" aria-activedescendant=${`found-${picked}`} />
-    <ul class="hits" id="found" role="listbox" aria-label="Found">
-      ${rows.map((row, place) => html`<li key=${row.line?.id ?? row.hit.message} id=${`found-${place}`} role="option" aria-selected=${place === picked} onClick=${() => choose(row)} onMouseMove=${() => picked !== place && setPicked(place)}>
-        ${row.line ? html`<span class="one-line" dir="auto">${nameOf(row.line)}</span><span class="dim">${when(row.line.active_at)}</span>` : html`<${Hit} hit=${row.hit} />`}
+    <input ref=${field} type="search" aria-label="Search all messages" placeholder="Search messages…" value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${keys} role="combobox" aria-expanded="true" aria-controls="found" aria-activedescendant=${`found-${picked}`} />
+    <ul class="hits" id="found" role="listbox" aria-label="Results">
+      ${rows.map((row, place) => html`<li key=${row.session?.id ?? row.hit.message} id=${`found-${place}`} role="option" aria-selected=${place === picked} onClick=${() => choose(row)} onMouseMove=${() => picked !== place && setPicked(place)}>
+        ${row.session ? html`<span class="one-line" dir="auto">${nameOf(row.session)}</span><span class="dim">${when(row.session.active_at)}</span>` : html`<${Hit} hit=${row.hit} />`}
       </li>`)}
     </ul>
     <p class="dim" role="status">${statusOf(text, found, rows)}</p>
@@ -55,26 +55,26 @@ export function Search() {
 }
 
 function statusOf(text, { error, lag, asked }, rows) {
-  if (error) return error.message;
+  if (error) return sentence(error.message);
   if (!text.trim()) return "Recent sessions";
   const missing = lag ? ` ${lag} newest messages are not indexed yet.` : "";
-  return asked === text.trim() && !rows.length ? `Nothing was found.${missing}` : missing;
+  return asked === text.trim() && !rows.length ? `No results.${missing}` : missing;
 }
 
-const byName = (text) => {
+const byTitle = (text) => {
   const words = text.trim().toLowerCase();
-  return lines.value.order.filter((line) => line.title?.toLowerCase().includes(words)).slice(0, 5);
+  return sessionList.value.order.filter((session) => session.title?.toLowerCase().includes(words)).slice(0, 5);
 };
 
 function Hit({ hit }) {
-  return html`<span class="hit-head"><span class="one-line grow" dir="auto">${hit.title ?? nameOf(lines.value.byId.get(hit.session))}</span><span class="dim">${hit.role === "user" ? "you" : "answer"} · ${when(hit.at)}</span></span>
+  return html`<span class="hit-head"><span class="one-line grow" dir="auto">${hit.title ? named(hit.title) : nameOf(sessionList.value.byId.get(hit.session))}</span><span class="dim">${hit.role === "user" ? "you" : "answer"} · ${when(hit.at)}</span></span>
     <span class="snippet" dir="auto">${marked(hit.snippet)}</span>`;
 }
 
-/** The words of a snippet that were looked for. */
+/** The matching words of a snippet. */
 const soughtIn = ({ text, marks }) => [...new Set(marks.map(([from, to]) => [...text].slice(from, to).join("").toLowerCase()))];
 
-/** The snippet with what was looked for in it. Its marks count code points, as Python does. */
+/** The snippet with its matches highlighted. The marks count code points, as Python does. */
 function marked({ text, marks }) {
   const letters = [...text];
   const out = [];

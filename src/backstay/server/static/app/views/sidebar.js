@@ -1,19 +1,19 @@
-// The sidebar: sessions by day, newest first. However many there are, only those in view are drawn.
+// The sidebar: sessions by day, newest first. Only visible rows are rendered, however many there are.
 import { create } from "../actions.js";
+import { openDialog, sidebar } from "../dialog_state.js";
+import { plain, when } from "../format.js";
 import { html, steady, useEffect, useMemo, useRef, useState } from "../html.js";
 import { Icon } from "../icon.js";
-import { nameOf, placeOf, readTo, rowsOf } from "../lines.js";
 import { attempt } from "../notices.js";
-import { current } from "../room.js";
+import { current } from "../open_session.js";
 import { go } from "../route.js";
 import { about, isScripted } from "../server.js";
-import { sheet, sidebar } from "../sheet.js";
-import { agents, filter, glances, lines, loaded, markOf, minute, more, places, tags } from "../shelf.js";
-import { plain, when } from "../words.js";
+import { agents, badges, filter, loaded, loadMore, markOf, minute, places, sessionList, tags } from "../session_list.js";
+import { nameOf, placeOf, readTo, rowsOf } from "../session_rows.js";
 
 const HEADING = 34;
 const ROW = 56;
-const MARKS = { asks: "Asks for your approval", running: "Running", troubled: "Ended in trouble, unread", unread: "Unread" };
+const MARKS = { asks: "Needs approval", running: "Running", troubled: "Failed or interrupted, unread", unread: "Unread" };
 
 export function Sidebar() {
   return html`<nav class=${`sidebar ${sidebar.value ? "shown" : ""}`} aria-label="Sessions">
@@ -22,13 +22,13 @@ export function Sidebar() {
       <button type="button" class="quiet" aria-label="New session" title="New session" onClick=${() => attempt(create)}><${Icon} name="plus" /></button>
       <button type="button" class="quiet only-narrow" aria-label="Close the list" onClick=${() => (sidebar.value = false)}><${Icon} name="close" /></button>
     </header>
-    <button type="button" class="find" onClick=${() => (sheet.value = "search")}><${Icon} name="search" /><span class="grow">Search</span><kbd>Ctrl K</kbd></button>
+    <button type="button" class="find" onClick=${() => (openDialog.value = "search")}><${Icon} name="search" /><span class="grow">Search</span><kbd>Ctrl K</kbd></button>
     <${Filters} />
     <${List} />
     <footer>
-      <button type="button" class="quiet wide" onClick=${() => (sheet.value = "settings")}><${Icon} name="settings" />
+      <button type="button" class="quiet wide" onClick=${() => (openDialog.value = "settings")}><${Icon} name="settings" />
         <span class="one-line grow">${who()}</span></button>
-      <button type="button" class="quiet" aria-label="Help" title="Help (?)" onClick=${() => (sheet.value = "help")}><${Icon} name="help" /></button>
+      <button type="button" class="quiet" aria-label="Help" title="Help (?)" onClick=${() => (openDialog.value = "help")}><${Icon} name="help" /></button>
     </footer>
   </nav>`;
 }
@@ -50,7 +50,7 @@ function Filters() {
   </div>`;
 }
 
-/** One of several values, or any; shown where there is something to choose. */
+/** A select box for a filter; hidden if there is nothing to choose. */
 function Choice({ name, any, values, chosen, onChoose }) {
   if (!values.length && !chosen) return null;
   const all = chosen && !values.includes(chosen) ? [chosen, ...values] : values;
@@ -64,7 +64,7 @@ function List() {
   const [view, setView] = useState({ top: 0, height: 800 });
   const now = minute.value;
   const today = new Date(now).setHours(0, 0, 0, 0);
-  const rows = useMemo(() => rowsOf(lines.value, filter.value, today), [lines.value, filter.value, today]);
+  const rows = useMemo(() => rowsOf(sessionList.value, filter.value, today), [sessionList.value, filter.value, today]);
   const tops = topsOf(rows);
   const whole = tops.at(-1);
   useEffect(() => {
@@ -75,26 +75,26 @@ function List() {
     here.addEventListener("scroll", look, { passive: true });
     return () => (sized.disconnect(), here.removeEventListener("scroll", look));
   }, []);
-  const { next } = readTo(lines.value, filter.value);
-  // The first page is asked for where the page begins, and again for whatever is chosen here.
+  const { next } = readTo(sessionList.value, filter.value);
+  // main.js loads the first page without a filter; this loads it for a filter, and further pages.
   useEffect(() => {
     const { state, ...chosen } = filter.value;
     const wanted = next === undefined ? Object.values(chosen).some(Boolean) : next && !state;
-    if (wanted && whole < view.top + view.height * 2) attempt(more);
+    if (wanted && whole < view.top + view.height * 2) attempt(loadMore);
   }, [view, whole, next, filter.value]);
   const first = tops.findIndex((top, place) => tops[place + 1] > view.top - 300);
   const past = tops.findIndex((top) => top > view.top + view.height + 300);
   const shown = rows.slice(Math.max(0, first), past < 0 ? rows.length : past);
   const walk = (event) => step(event, box.current);
   return html`<div class="list" ref=${box} role="list" aria-label="Sessions" onKeyDown=${walk}>
-    ${loaded.value && !rows.length && html`<p class="dim empty">${Object.values(filter.value).some(Boolean) ? "Nothing here. Show more with the buttons above." : "No sessions yet."}</p>`}
+    ${loaded.value && !rows.length && html`<p class="dim empty">${Object.values(filter.value).some(Boolean) ? filter.value.state === "running" ? "No running sessions." : "No sessions match the filter." : "No sessions yet."}</p>`}
     <div class="rows" style=${{ height: `${whole}px` }}>
       ${shown.map((row, place) => {
         const style = { transform: `translateY(${tops[Math.max(0, first) + place]}px)` };
         if (row.heading) return html`<div key=${row.heading} class="row-heading" role="presentation" style=${style}>${row.heading}</div>`;
-        const { line } = row;
-        const open = current.value === line.id;
-        return html`<div key=${line.id} class="row-slot" role="listitem" style=${style}><${Line} line=${line} time=${when(line.active_at, now)} open=${open} mark=${markOf(line, glances.value.get(line.id), open)} draft=${Boolean(glances.value.get(line.id)?.draft)} /></div>`;
+        const { session } = row;
+        const open = current.value === session.id;
+        return html`<div key=${session.id} class="row-slot" role="listitem" style=${style}><${SessionRow} session=${session} time=${when(session.active_at, now)} open=${open} mark=${markOf(session, badges.value.get(session.id), open)} draft=${Boolean(badges.value.get(session.id)?.draft)} /></div>`;
       })}
     </div>
   </div>`;
@@ -106,31 +106,31 @@ function topsOf(rows) {
   return tops;
 }
 
-const Line = steady(function Line({ line, time, open, mark, draft }) {
+const SessionRow = steady(function SessionRow({ session, time, open, mark, draft }) {
   const show = () => {
     sidebar.value = false;
-    go(line.id);
+    go(session.id);
   };
-  return html`<button type="button" class=${`line ${mark ?? ""}`} aria-current=${open ? "page" : null} onClick=${show}>
-    <span class="line-name"><span class="one-line grow" dir="auto">${nameOf(line)}</span>
-      ${line.pinned && html`<${Icon} name="pin" />`}<time>${time}</time></span>
-    <span class="line-brief"><span class="one-line grow" dir="auto">${briefOf(line, draft && !open)}</span>
+  return html`<button type="button" class=${`session-row ${mark ?? ""}`} aria-current=${open ? "page" : null} onClick=${show}>
+    <span class="session-name"><span class="one-line grow" dir="auto">${nameOf(session)}</span>
+      ${session.pinned && html`<${Icon} name="pin" />`}<time>${time}</time></span>
+    <span class="session-brief"><span class="one-line grow" dir="auto">${briefOf(session, draft && !open)}</span>
       ${mark && html`<span class=${`mark ${mark}`} role="img" aria-label=${MARKS[mark]} title=${MARKS[mark]}></span>`}</span>
   </button>`;
 });
 
-/** What a line tells below its name: that a draft waits, and what was said last; or where it comes from and whose it is. */
-function briefOf(line, draft) {
-  const about = [...line.tags.map((tag) => `#${tag}`), placeOf(line), line.agent].filter(Boolean);
-  const words = line.title && line.preview ? [plain(line.preview)] : about;
+/** The second line of a row: whether there is a draft, and the last message; or tags, origin and agent. */
+function briefOf(session, draft) {
+  const about = [...session.tags.map((tag) => `#${tag}`), placeOf(session), session.agent].filter(Boolean);
+  const words = session.title && session.preview ? [plain(session.preview)] : about;
   return [...(draft ? ["Draft"] : []), ...words].join(" · ");
 }
 
-/** Up and down go from line to line. */
+/** Arrow keys move between rows. */
 function step(event, box) {
   const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   if (!by) return;
   event.preventDefault();
-  const all = [...box.querySelectorAll(".line")];
+  const all = [...box.querySelectorAll(".session-row")];
   all[all.indexOf(document.activeElement) + by]?.focus();
 }

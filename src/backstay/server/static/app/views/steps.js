@@ -1,9 +1,9 @@
-// The steps of a turn: words, thoughts, tool calls, and what a person said in between.
+// The steps of a turn: texts, thoughts, tool calls, and steering.
 import { decide } from "../actions.js";
+import { span } from "../format.js";
 import { html, steady, useState } from "../html.js";
 import { Icon } from "../icon.js";
 import { Markdown } from "../markdown.js";
-import { span } from "../words.js";
 import { Parts } from "./parts.js";
 
 export const Step = steady(function Step({ step, turn, live, ended }) {
@@ -14,10 +14,10 @@ export const Step = steady(function Step({ step, turn, live, ended }) {
       return html`<${Thought} text=${step.text} live=${live} />`;
     case "call":
       return html`<${Call} call=${step} turn=${turn} ended=${ended} />`;
-    case "said":
-      return html`<div class="steered"><span class="label">You, meanwhile</span><${Parts} parts=${step.parts} /></div>`;
+    case "steering":
+      return html`<div class="steered"><span class="label">You, while it answered</span><${Parts} parts=${step.parts} /></div>`;
     case "result":
-      return html`<${Fold} icon="tool" title="Result of an earlier call" state=""><${Json} value=${step.result.output} /><//>`;
+      return html`<${Fold} icon="tool" title="Result of an earlier tool call" state=""><${Json} value=${step.result.output} /><//>`;
     case "custom":
       return html`<${Fold} icon="more" title=${step.kind} state=""><${Json} value=${step.data} /><//>`;
     default:
@@ -48,7 +48,7 @@ function Thought({ text, live }) {
 
 function Call({ call, turn, ended }) {
   const { name, result, approval, unknown } = call;
-  // Who is asked sees what is asked for.
+  // A call that needs approval is shown open, so that the person sees its arguments.
   const asks = approval === "asked" && !ended && !result;
   const state = stateOf(call, ended);
   const kind = asks ? "asks" : unknown ? "unknown" : result?.error ? "failed" : "";
@@ -56,26 +56,26 @@ function Call({ call, turn, ended }) {
     <${Fold} icon="tool" title=${name} brief=${inline(call.arguments)} state=${state} took=${tookOf(call)} kind=${kind} key=${asks} open=${asks}>
       <span class="label">Arguments</span><${Json} value=${call.arguments} />
       ${result && html`<span class="label">${result.error ? "Error" : "Result"}</span><${Json} value=${result.output} />`}
-      ${unknown && html`<p class="caution"><${Icon} name="warn" />It was interrupted before its result was stored. It may have run; it is never run again silently.</p>`}
+      ${unknown && html`<p class="caution"><${Icon} name="warn" />Interrupted before the result was stored. The tool may have run; ${call.allowedAgain ? "you allowed it to run once more." : "it is not run again without your permission."}</p>`}
     <//>
     ${asks && html`<div class="approval" role="group" aria-label=${`Allow ${name}?`}>
       <span>Allow <strong>${name}</strong> to run?</span>
       <button type="button" class="primary small" onClick=${() => decide(turn, call.id, true)}>Allow</button>
-      <button type="button" class="small" onClick=${() => decide(turn, call.id, false)}>Refuse</button>
+      <button type="button" class="small" onClick=${() => decide(turn, call.id, false)}>Deny</button>
     </div>`}
   </div>`;
 }
 
-/** How long its tool ran, if that is known. */
+/** How long the tool ran, if known. */
 const tookOf = ({ startedAt, endedAt }) => (startedAt && endedAt ? Math.max(0, endedAt - startedAt) : null);
 
 function stateOf({ result, approval, unknown, again, client }, ended) {
   if (unknown) return "may have run";
-  if (approval === "denied") return "refused";
+  if (approval === "denied") return "denied";
   if (result) return result.error ? "failed" : "done";
-  if (again) return "made again later";
+  if (again) return "repeated later";
   if (client) return "left to the client";
-  if (approval === "asked") return ended ? "never allowed" : "asks you";
+  if (approval === "asked") return ended ? "not approved" : "needs approval";
   return ended ? "no result" : "running…";
 }
 

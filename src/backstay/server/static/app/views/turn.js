@@ -1,16 +1,16 @@
-// A turn in the conversation: what was asked, what happened, how it ended, and what can be done about it.
-import { edit, fork, resume, retry, undo } from "../actions.js";
+// A turn in the conversation: input, steps, outcome and actions.
+import { allowAgain, edit, fork, resume, retry, undo } from "../actions.js";
 import { useCopy } from "../copy.js";
+import { clock, sentence, span, usage } from "../format.js";
 import { html, steady, useEffect, useNodes, useRef, useState } from "../html.js";
 import { Icon } from "../icon.js";
+import { composing } from "../keyboard.js";
 import { besides, reworded, textOf } from "../reduce.js";
 import { isScripted } from "../server.js";
-import { composing } from "../typing.js";
-import { clock, sentence, span, usage } from "../words.js";
 import { Parts } from "./parts.js";
 import { Step } from "./steps.js";
 
-/** `idle` is for the last turn alone: all the others are not drawn again when an answer begins or ends. */
+/** `idle` is set only for the last turn, so that the others do not render again when an answer begins or ends. */
 export const Turn = steady(function Turn({ entry, last, idle, frozen, editing, onEdit }) {
   const stepOf = useNodes(Step);
   if (entry.summary !== null) return html`<${Summary} text=${entry.summary} />`;
@@ -20,10 +20,10 @@ export const Turn = steady(function Turn({ entry, last, idle, frozen, editing, o
     ${entry.input && html`<${Asked} entry=${entry} editing=${editing && !frozen} onEdit=${onEdit} />`}
     ${answered && html`<div class="answer" aria-busy=${live}>
       <header class="who"><span class="name">${entry.agent ?? "Recorded"}</span>
-        ${isScripted(entry.agent) && html`<span class="badge" title="No model is connected: the answers follow a script.">scripted</span>`}
+        ${isScripted(entry.agent) && html`<span class="badge" title="No model is connected. The answers follow a script.">scripted</span>`}
         ${entry.startedAt && html`<time datetime=${new Date(entry.startedAt).toISOString()}>${clock(entry.startedAt)}</time>`}
       </header>
-      ${[...entry.steps, ...entry.unheard.map(said)].map((step, place) => stepOf(step, place, { step, turn: entry.turn, ended: !live, live: live && place === entry.steps.length - 1 }))}
+      ${[...entry.steps, ...entry.pendingSteering.map(steeringStep)].map((step, place) => stepOf(step, place, { step, turn: entry.turn, ended: !live, live: live && place === entry.steps.length - 1 }))}
       ${live && !asks(entry) && html`<span class="typing" aria-hidden="true"><i></i><i></i><i></i></span>`}
     </div>`}
     <${Ending} entry=${entry} last=${last} idle=${idle} frozen=${frozen} />
@@ -32,12 +32,12 @@ export const Turn = steady(function Turn({ entry, last, idle, frozen, editing, o
 });
 
 const asks = ({ steps }) => steps.some((step) => step.type === "call" && step.approval === "asked" && !step.result);
-const said = (parts) => ({ type: "said", parts });
+const steeringStep = (parts) => ({ type: "steering", parts });
 const labelOf = (entry) => (entry.input ? `You: ${textOf(entry.input.parts).slice(0, 80)}` : "Answer");
 
 function Summary({ text }) {
   return html`<details class="summary">
-    <summary><${Icon} name="archive" /> What came before was summarised for the agent. Scroll up to read it as it was.</summary>
+    <summary><${Icon} name="archive" /> Earlier messages were summarised for the agent. Scroll up to read them.</summary>
     <p>${text}</p>
   </details>`;
 }
@@ -61,16 +61,16 @@ function Editor({ input, onDone }) {
   return html`<div class="asked editing">
     <textarea ref=${field} aria-label="Your message" rows="3" value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${keys}></textarea>
     <${Parts} parts=${besides(input.parts)} />
-    <div class="row end"><span class="dim grow">What followed stays in the lineage.</span>
+    <div class="row end"><span class="dim grow">The messages that followed stay in the lineage.</span>
       <button type="button" class="small" onClick=${onDone}>Cancel</button>
       <button type="button" class="primary small" onClick=${send} disabled=${!text.trim()}>Send instead</button></div>
   </div>`;
 }
 
 const ENDINGS = {
-  cancelled: ["Stopped", "What was said until then is kept."],
+  cancelled: ["Stopped", "The text so far is kept."],
   failed: ["Failed", ""],
-  interrupted: ["Interrupted", "Everything it had said is kept."],
+  interrupted: ["Interrupted", "The text so far is kept."],
 };
 
 function Ending({ entry, last, idle, frozen }) {
@@ -78,9 +78,11 @@ function Ending({ entry, last, idle, frozen }) {
   if (!title) return null;
   const reason = entry.outcome?.reason;
   const acts = last && idle && !frozen;
+  const doubtful = entry.steps.filter((step) => step.type === "call" && step.unknown && !step.allowedAgain);
   return html`<div class=${`ending ${entry.outcome?.type ?? "cut"}`} role="note">
     <${Icon} name="warn" />
     <p><strong>${title}.</strong> ${reason && html`<span>${sentence(reason)} </span>`}<span class="dim">${comfort}</span></p>
+    ${acts && entry.outcome?.type === "interrupted" && doubtful.map(({ id, name }) => html`<button type="button" class="small" key=${id} title="This tool may have run. If you allow it, it may run once more when the answer is resumed." onClick=${once(() => allowAgain(entry.turn, id))}>Allow ${name} again</button>`)}
     ${acts && entry.outcome?.type === "interrupted" && html`<button type="button" class="small" onClick=${once(() => resume(entry.turn))}>Resume</button>`}
     ${acts && html`<button type="button" class="small" onClick=${once(() => retry())}>Retry</button>`}
   </div>`;
@@ -99,7 +101,7 @@ function Tools({ entry, last, idle, frozen, onEdit }) {
   </footer>`;
 }
 
-/** The second click of a double one may meet what has come into the place of the first: it does nothing. */
+/** Ignore the second click of a double click, which may hit another element that has taken the place of the first. */
 const once = (act) => (event) => event.detail < 2 && act();
 
 function Act({ icon, name, act }) {
@@ -108,5 +110,5 @@ function Act({ icon, name, act }) {
 
 function Copy({ text }) {
   const [done, copy] = useCopy(text);
-  return html`<${Act} icon=${done ? "check" : "copy"} name="Copy the answer" act=${copy} />`;
+  return html`<${Act} icon=${done ? "check" : "copy"} name="Copy answer" act=${copy} />`;
 }

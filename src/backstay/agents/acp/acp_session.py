@@ -1,0 +1,261 @@
+"""One ACP session with one child process. Its memory is a copy: the window in the store is authoritative.
+
+The ACP library matches requests and responses and validates both. This module adds the limits that it lacks: a timeout
+for responses, a bound on unread reports, and the handling of unexpected messages.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Sequence
+from importlib.metadata import version
+from typing import Any, NamedTuple, TypeVar
+
+from acp import PROTOCOL_VERSION, RequestError
+from acp.connection import Connection
+from acp.meta import AGENT_METHODS, CLIENT_METHODS
+from acp.schema import (
+    CancelNotification,
+    ClientCapabilities,
+    DeniedOutcome,
+    Implementation,
+    InitializeRequest,
+    InitializeResponse,
+    NewSessionRequest,
+    NewSessionResponse,
+    PromptRequest,
+    PromptResponse,
+    RequestPermissionRequest,
+    RequestPermissionResponse,
+    SessionNotification,
+)
+from pydantic import BaseModel, ValidationError
+
+from backstay.agents.acp.child_process import Child, shown
+from backstay.agents.acp.json_rpc_pipe import JsonRpcPipe
+from backstay.agents.acp.updates import plain, texts
+from backstay.errors import AgentError, AgentFailed, AgentTimedOut
+
+log = logging.getLogger("backstay.agents.acp")
+
+M = TypeVar("M", bound=BaseModel)
+
+# How many reports may wait for the turn; beyond this the child's output is not read.
+_WAITING = 256
+# How long the last output of a program may take to arrive after its end.
+_LAST_OUTPUT_SECONDS = 1.0
+_SIGN_IN = -32000
+
+
+class PermissionRequest(NamedTuple):
+    """A permission request; the child waits for the answer."""
+
+    request: RequestPermissionRequest
+    answer: "asyncio.Future[RequestPermissionResponse]"
+
+
+class SessionUpdate(NamedTuple):
+    """A session update: parsed, or as it arrived if its type is unknown."""
+
+    update: object
+
+
+Happening = PermissionRequest | SessionUpdate | PromptResponse
+
+
+class AcpSession:
+    """A session with a child. One prompt at a time; updates between prompts are dropped."""
+
+    def __init__(self, child: Child) -> None:
+        self.child = child
+        self.session = ""
+        # The cost of this session so far, as the child reported it.
+        self.cost = 0.0
+        self._inbox: deque[Happening] | None = None
+        self._asking: asyncio.Task[PromptResponse] | None = None
+        self._news, self._room = asyncio.Event(), asyncio.Event()
+        self._open: set[asyncio.Future[RequestPermissionResponse]] = set()
+        self._pipe = JsonRpcPipe(child, self._room.wait)
+        self._room.set()
+        # Its tasks outlive the turn that started them, so they must not inherit the turn's context.
+        self._connection = contextvars.Context().run(Connection, self._handle, self._pipe)
+        self._watching = asyncio.create_task(self._watch(), name=f"watch {child.name}")
+
+    @property
+    def over(self) -> bool:
+        """Whether the child can no longer be prompted."""
+        return self.child.ended or bool(self._pipe.fault)
+
+    async def open(self, cwd: str, seconds: float) -> None:
+        """Initialise the child and start a session in this directory; `AgentError` if that fails or takes too long."""
+        name = self.child.name
+        try:
+            async with asyncio.timeout(seconds):
+                await self._greet()
+                new = NewSessionRequest(cwd=cwd, mcp_servers=[])
+                self.session = (await self._ask("session_new", new, NewSessionResponse)).session_id
+        except TimeoutError:
+            detail = f"; it wrote: {self._pipe.nonsense}" if self._pipe.nonsense else ""
+            raise AgentTimedOut(
+                f"{name} did not start a session within {seconds:g} s{detail}",
+                hint="Check that this command line starts it as an ACP agent, and that it needs no sign-in.",
+            ) from None
+
+    async def prompt(self, parts: Sequence[str]) -> AsyncGenerator[Happening, None]:
+        """Send a prompt; yield what the child reports and asks, and last its response."""
+        self._inbox = deque()
+        request = PromptRequest(session_id=self.session, prompt=[*texts(parts)])
+        asking = self._asking = asyncio.create_task(self._ask("session_prompt", request, PromptResponse))
+        asking.add_done_callback(_mark_retrieved)
+        asking.add_done_callback(lambda _: self._news.set())
+        try:
+            while True:
+                while self._inbox:
+                    yield self._taken(self._inbox)
+                if asking.done():
+                    yield asking.result()
+                    return
+                await self._news.wait()
+                self._news.clear()
+        finally:
+            self._forget()
+
+    async def cancel(self, seconds: float) -> None:
+        """Ask the child to stop, and wait up to `seconds` for it. Its reports during this time are dropped."""
+        self._forget()
+        cancelling = CancelNotification(session_id=self.session)
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            async with asyncio.timeout(seconds):
+                await self._connection.send_notification(AGENT_METHODS["session_cancel"], plain(cancelling))
+                if self._asking is not None:
+                    await asyncio.wait({self._asking})
+
+    async def close(self) -> None:
+        """End the child and the session."""
+        self._forget()
+        self._watching.cancel()
+        try:
+            await self.child.close()
+        finally:
+            tasks = [self._watching] if self._asking is None else [self._watching, self._asking]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._connection.close()
+
+    # --- requests and updates of the child ----------------------------------------------------------------------------
+
+    async def _handle(self, method: str, params: Any, is_notification: bool) -> Any:  # Any: as the library has it
+        if method == CLIENT_METHODS["session_update"]:
+            self._report(params)
+            return None
+        if method == CLIENT_METHODS["session_request_permission"] and not is_notification:
+            return await self._request_permission(RequestPermissionRequest.model_validate(params))
+        if is_notification:
+            return None
+        # We offer no files and terminals: the agent uses its own, and reports it.
+        raise RequestError.method_not_found(method)
+
+    def _report(self, params: object) -> None:
+        if not isinstance(params, dict) or params.get("sessionId") != self.session:
+            return
+        try:
+            update: object = SessionNotification.model_validate(params).update
+        except ValidationError:
+            # From a newer version of the protocol, or malformed: stored as it arrived.
+            update = params.get("update")
+        self._happened(SessionUpdate(update))
+
+    async def _request_permission(self, request: RequestPermissionRequest) -> RequestPermissionResponse:
+        answer: asyncio.Future[RequestPermissionResponse] = asyncio.get_running_loop().create_future()
+        self._open.add(answer)
+        try:
+            if not self._happened(PermissionRequest(request, answer)):
+                return _CANCELLED
+            return await answer
+        finally:
+            self._open.discard(answer)
+
+    def _happened(self, happening: Happening) -> bool:
+        """Pass a report to the running turn; return whether there is one."""
+        if self._inbox is None:
+            return False
+        self._inbox.append(happening)
+        self._news.set()
+        if len(self._inbox) >= _WAITING:
+            self._room.clear()
+        return True
+
+    def _taken(self, inbox: deque[Happening]) -> Happening:
+        self._room.set()
+        return inbox.popleft()
+
+    def _forget(self) -> None:
+        """Stop reporting to the turn, and answer the open permission requests with "cancelled"."""
+        self._inbox = None
+        self._room.set()
+        for answer in self._open:
+            if not answer.done():
+                answer.set_result(_CANCELLED)
+
+    # --- requests to the child ----------------------------------------------------------------------------------------
+
+    async def _greet(self) -> None:
+        ours = Implementation(name="backstay", title="Backstay", version=version("backstay"))
+        hello = InitializeRequest(
+            protocol_version=PROTOCOL_VERSION, client_capabilities=ClientCapabilities(), client_info=ours
+        )
+        theirs = (await self._ask("initialize", hello, InitializeResponse)).protocol_version
+        if theirs != PROTOCOL_VERSION:
+            raise AgentFailed(
+                f"{self.child.name} uses version {theirs} of ACP, and Backstay uses version {PROTOCOL_VERSION}",
+                hint="Install versions of both that use the same.",
+            )
+
+    async def _ask(self, method: str, request: BaseModel, answer: type[M]) -> M:
+        """Send a request and return the response; every failure is raised as an `AgentError`."""
+        name = self.child.name
+        try:
+            given = await self._connection.send_request(AGENT_METHODS[method], plain(request))
+        except RequestError as error:
+            raise self._refused(error) from None
+        except ConnectionError:
+            raise await self._lost() from None
+        try:
+            return answer.model_validate(given)
+        except ValidationError:
+            raise AgentFailed(f"{name} sent an invalid response to {AGENT_METHODS[method]}") from None
+
+    def _refused(self, error: RequestError) -> AgentError:
+        name = self.child.name
+        if error.code == _SIGN_IN:
+            return AgentFailed(
+                f"{name} requires a sign-in",
+                hint="Start it once in a terminal and sign in, or set its API key.",
+            )
+        more = error.data.get("details") if isinstance(error.data, dict) else error.data
+        about = f" ({shown(more)[:300]})" if isinstance(more, str) and more else ""
+        return AgentFailed(f"{name} answered with an error: {shown(str(error))[:300]}{about}")
+
+    async def _lost(self) -> AgentError:
+        if self._pipe.fault:
+            return AgentFailed(f"{self.child.name} {self._pipe.fault}")
+        fate = await self.child.fate()
+        detail = f"; it wrote: {self._pipe.nonsense}" if self._pipe.nonsense and not self.session else ""
+        return AgentFailed(f"{self.child.name} {fate}{detail}")
+
+    async def _watch(self) -> None:
+        """Close the connection after the child has ended, also if a grandchild keeps its pipes open."""
+        await self.child.gone()
+        await asyncio.sleep(_LAST_OUTPUT_SECONDS)
+        await self._connection.close()
+
+
+_CANCELLED = RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
+
+
+def _mark_retrieved(task: "asyncio.Task[object]") -> None:
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,1 @@
+"""Agents that call a model over HTTP."""

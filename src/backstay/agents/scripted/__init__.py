@@ -1,0 +1,1 @@
+"""The scripted agent and its tools: answers without a model, for demonstrations and tests."""

@@ -1,0 +1,1 @@
+"""Agent selection: specifications, discovery on this machine, and the choice."""

@@ -1,0 +1,222 @@
+"""Runs an agent in this process for one turn: shared by `send`, `retry` and `edit`."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+import click
+from msgspec import Struct
+
+from backstay.cli.options import Ask, F
+from backstay.cli.output import conversation_text, exit_status, safe_text, screen
+from backstay.cli.output.exit_status import Exit
+from backstay.cli.output.tracebacks import tracebacks
+from backstay.config import SCRIPTED
+from backstay.errors import InvalidPayload, TooLarge
+from backstay.model.codec import encode_parts
+from backstay.model.content import Usage, check_input, parts_of
+from backstay.model.event import Event, TextDelta, ToolCalled, ToolReturned, TurnFolded, TurnRecorded
+from backstay.model.ids import SessionId, TurnId
+from backstay.model.limits import Limits
+from backstay.model.turn import Cancelled, Completed, Failed, Interrupted, Outcome
+from backstay.runtime.blocking import BlockingApp, BlockingTurn, open_blocking
+
+ENDINGS = """
+Exit status: 0 completed, 1 error, 2 wrong usage, 3 the turn failed, 4 it was cancelled, 5 it was interrupted,
+130 stopped with Ctrl-C, which cancels the turn.
+"""
+
+
+class TurnReport(Struct):
+    """The result of a turn as JSON. Without an outcome, the command did not wait for it."""
+
+    session: SessionId
+    turn: TurnId
+    repeated: bool
+    outcome: Outcome | None = None
+    text: str | None = None
+    usage: Usage | None = None
+
+
+class AgentOptions(Struct):
+    """The agents to serve here, the name of the agent to ask, and the directory of the session if one was given."""
+
+    specs: tuple[str, ...]
+    name: str | None
+    directory: str | None = None
+
+
+def agent_option(command: F) -> F:
+    """Add --agent."""
+    return click.option(
+        "--agent",
+        metavar="NAME|[NAME=]MODULE:ATTR|URL#MODEL|acp:COMMAND|scripted",
+        help="The agent that answers: one to run here, or the name of one that this or another process serves. "
+        "[env: BACKSTAY_AGENT; default: the one that `backstay agents` selects]",
+    )(command)
+
+
+def wait_option(command: F) -> F:
+    """Add --no-wait."""
+    return click.option(
+        "--no-wait", is_flag=True, help="Only store the message; a process that serves the agent answers it later."
+    )(command)
+
+
+def unserved_option(command: F) -> F:
+    """Add --allow-unserved."""
+    return click.option(
+        "--allow-unserved", is_flag=True, help="Queue the message even if no process serves the agent, or ever has."
+    )(command)
+
+
+def agent_options(ask: Ask, agent: str | None) -> AgentOptions:
+    """Interpret --agent: a spec of an agent to run here, or else the name of an agent."""
+    if agent is None:
+        return AgentOptions(ask.settings.agent, None)
+    name, mark, _ = agent.partition("=")
+    is_named = bool(mark) and ":" not in name and "/" not in name
+    if is_named or ":" in agent or agent == SCRIPTED:
+        return AgentOptions((agent,), name if is_named else None)
+    return AgentOptions(ask.settings.agent, agent)
+
+
+@contextmanager
+def app(ask: Ask, who: AgentOptions, *, serve: bool = True) -> Iterator[BlockingApp]:
+    """Open an app that serves these agents. It runs only its own turns (`claim="own"`)."""
+    # Imported here: `backstay list` does not need an HTTP client.
+    from backstay.agents.selection.agent_specs import parse_agent_specs  # noqa: PLC0415
+    from backstay.agents.selection.selection import select_agent  # noqa: PLC0415
+    from backstay.server.auth.agent_roots import agent_roots  # noqa: PLC0415
+
+    roots = partial(agent_roots, ask.settings, [who.directory or "."])
+    specs = who.specs or select_agent(ask.effective, os.environ).agent if serve else ()
+    agents = parse_agent_specs(specs, ask.settings, roots=roots) if serve else {}
+    with tracebacks(), open_blocking(ask.db, agents=agents, owner=ask.owner, claim="own") as opened:
+        if serve and who.name is not None and who.name not in agents and not ask.json:
+            # Printed also for scripts: the command may wait forever.
+            click.echo(
+                safe_text.one_line(f"{who.name!r} is not served here: waiting for a process that serves it."), err=True
+            )
+        yield opened
+
+
+def text_of(argument: Sequence[str]) -> str:
+    """Return the message from the arguments or from standard input. A message that no store accepts is rejected."""
+    text = _words(argument)
+    encode_parts(parts_of(text), Limits())
+    check_input(parts_of(text))
+    return text
+
+
+def _words(argument: Sequence[str]) -> str:
+    if argument and argument != ("-",):
+        return " ".join(argument)
+    if screen.is_terminal(sys.stdin) and not argument:
+        raise click.UsageError("There is no message: give TEXT, or pipe it in.")
+    most = Limits().message_bytes
+    data = sys.stdin.buffer.read(most + 1)
+    if len(data) > most:
+        raise TooLarge(
+            f"standard input has more than {most:,} bytes, the limit for a message",
+            hint="Send less at once, or put the data in a file that the agent can read.",
+        )
+    try:
+        return data.decode().removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise InvalidPayload(
+            f"standard input is not text: byte {error.start} is not valid UTF-8",
+            hint="Convert it first, e.g. with iconv.",
+        ) from error
+
+
+def accepted(ask: Ask, turn: BlockingTurn) -> None:
+    """Print the ids of an accepted turn, without waiting for it."""
+    if ask.json:
+        screen.print_json(TurnReport(turn.session, turn.id, turn.repeated))
+    else:
+        screen.print_line(f"{turn.session} {turn.id}")
+
+
+def print_answer(ask: Ask, turn: BlockingTurn) -> Exit:
+    """Print the answer as it arrives; return the exit status for the outcome. Ctrl-C cancels the turn."""
+    printer = _AnswerPrinter(quiet=ask.json)
+    try:
+        for event in turn.events():
+            printer.add(event)
+        outcome = turn.outcome()
+    except KeyboardInterrupt:
+        printer.close()
+        turn.cancel()
+        screen.note(f"{turn.id} was cancelled; the partial answer is kept.")
+        return Exit.STOPPED
+    printer.close()
+    if ask.json:
+        text = "".join(printer.part_text)
+        screen.print_json(TurnReport(turn.session, turn.id, turn.repeated, outcome, text, turn.read().usage))
+    elif not isinstance(outcome, Completed):
+        reason = f": {outcome.reason}" if outcome.reason else ""
+        click.echo(safe_text.one_line(f"the turn {_ending(outcome)}{reason}"), err=True)
+    return exit_status.ENDINGS[type(outcome)]
+
+
+def _ending(outcome: Outcome) -> str:
+    return {Failed: "failed", Cancelled: "was cancelled", Interrupted: "was interrupted"}[type(outcome)]
+
+
+class _AnswerPrinter:
+    """Prints an agent's text to standard output, and its tool calls as notes."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.part_text: list[str] = []
+        self._quiet = quiet
+
+    def add(self, event: Event) -> None:
+        match event.body:
+            case TextDelta(text=text):
+                self._print(text)
+            case ToolCalled(call=call):
+                self._beside(conversation_text.part_text(call))
+            case ToolReturned(result=result):
+                self._beside(conversation_text.part_text(result))
+            case TurnFolded(messages=messages) | TurnRecorded(messages=messages):
+                for message in messages:
+                    if message.role == "assistant":
+                        self._print(message.text)
+            case _:
+                pass
+
+    def close(self) -> None:
+        """End the last line."""
+        if not self._quiet and self.part_text and not self.part_text[-1].endswith("\n"):
+            screen.print_line()
+
+    def _print(self, text: str) -> None:
+        self.part_text.append(text)
+        if not self._quiet:
+            click.echo(safe_text.lines(text), nl=False)
+
+    def _beside(self, text: str) -> None:
+        if not self._quiet:
+            screen.note(text)
+
+
+def finish(ending: Exit) -> None:
+    """Exit with the status of the turn."""
+    click.get_current_context().exit(ending)
+
+
+Send = Callable[[BlockingApp], BlockingTurn]
+
+
+def have_answered(ask: Ask, who: AgentOptions, send: Send, *, no_wait: bool) -> None:
+    """Send a message and print the answer; with `no_wait`, only print the ids of the turn."""
+    with app(ask, who, serve=not no_wait) as opened:
+        turn = send(opened)
+        if no_wait:
+            accepted(ask, turn)
+            return
+        ending = print_answer(ask, turn)
+    finish(ending)

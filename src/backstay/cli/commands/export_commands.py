@@ -1,0 +1,177 @@
+"""`backstay export`, `import` and `release`: a session as a document, for another store or for a reader."""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import BinaryIO
+
+import click
+
+from backstay.cli.options import Ask, asks
+from backstay.cli.output import safe_text, screen
+from backstay.cli.output.document_files import ENDINGS, Kind, document_pieces, kind_of, save
+from backstay.cli.session_names import SESSION, find
+from backstay.errors import InvalidPayload, NothingToDo
+from backstay.model.documents.records import records_in
+from backstay.model.limits import Limits
+from backstay.model.session import SessionInfo
+from backstay.store import open_store
+from backstay.store.transfer.importer import check_document
+
+# An operator imports a file of their own here: a document of an older version, one JSON object, may use any memory.
+_LONGEST = 1 << 40
+EXPORT = """\b
+Examples:
+  backstay export ses_01kb > session.jsonl
+  backstay export ses_01kb -o talk.html
+  backstay export ses_01kb --format markdown | less
+"""
+IMPORT = """\b
+Examples:
+  backstay import session.jsonl
+  backstay import --addresses session.jsonl
+  backstay export ses_01kb | backstay import --db other.db -
+"""
+RELEASE = """\b
+Examples:
+  backstay release ses_01kb
+  backstay release ses_01kb --withdraw
+"""
+
+
+@click.command(epilog=EXPORT)
+@click.argument("session", type=SESSION)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(list(ENDINGS)),
+    help="jsonl is complete and can be imported; the others have the current window, to read. "
+    "[default: by the suffix of the file; jsonl]",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file to write. [default: standard output]")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@asks
+def export(ask: Ask, *, session: str, kind: Kind | None, output: Path | None, force: bool) -> None:
+    """Export a whole session as one document."""
+    wanted = kind or ("jsonl" if output is None else kind_of(output))
+    with TemporaryFile() as lines:
+        with ask.store() as store, screen.progress() as report:
+            found = find(store, session, ask.owner)
+            store.export_to(found.id, lines, owner=ask.owner, progress=report)
+        if output is None:
+            _print(ask, found, wanted, lines)
+            return
+        size = save(output, lines, wanted, replace=force)
+    if ask.json:
+        screen.print_json({"session": found.id, "file": str(output), "bytes": size})
+    else:
+        screen.note(f"{found.id} was written to {output}, {screen.size(size)}")
+
+
+@click.command("import", epilog=IMPORT)
+@click.argument("source", metavar="FILE|-")
+@click.option("--addresses", is_flag=True, help="Point its addresses to it. [default: they are dropped]")
+@asks
+def import_session(ask: Ask, *, source: str, addresses: bool) -> None:
+    """Import an exported session, and print its id.
+
+    If its id exists here, it becomes a copy with a new id. Its waiting turns are held until `backstay release` lets
+    them start.
+    """
+    limits = Limits(document_bytes=_LONGEST)
+    with (
+        _opened(source) as file,
+        _sound(file, ask, limits) as document,
+        open_store(ask.db, limits=limits) as store,
+        screen.progress() as report,
+    ):
+        imported = store.import_session(document, owner=ask.owner, addresses=addresses, progress=report)
+    if ask.json:
+        screen.print_json(imported)
+        return
+    screen.print_line(imported.session.id)
+    if imported.copied:
+        screen.note("The session exists here already: this is a copy.")
+    for spelling in imported.elsewhere:
+        screen.note(f"{spelling} points to another session and was not changed.")
+    if imported.dropped:
+        dropped = screen.counted(len(imported.dropped), "address", "addresses")
+        screen.note(f"{dropped} of the document dropped; --addresses would point them here.")
+    if imported.held:
+        held = screen.counted(len(imported.held), "waiting turn is held", "waiting turns are held")
+        screen.note(f"{held}: `backstay release {imported.session.id}` lets them start.")
+
+
+@click.command(epilog=RELEASE, short_help="Let the held turns of an imported session start.")
+@click.argument("session", type=SESSION)
+@click.option("--turn", "only", metavar="TURN", help="Only this turn. [default: all held turns]")
+@click.option("--withdraw", is_flag=True, help="Withdraw them instead: they never run.")
+@asks
+def release(ask: Ask, *, session: str, only: str | None, withdraw: bool) -> None:
+    """Let the held turns of an imported session start, and print them.
+
+    A process that serves their agent answers them.
+    """
+    with ask.store() as store:
+        found = find(store, session, ask.owner)
+        held = [turn.id for turn in store.waiting(found.id, owner=ask.owner) if turn.held]
+        if only is not None and only not in held:
+            raise NothingToDo(
+                f"{only} is not a held turn of {found.id}", hint=f"The held turns are: {', '.join(held) or 'none'}."
+            )
+        act = store.withdraw if withdraw else store.release
+        done = [act(turn, owner=ask.owner) for turn in held if only in (None, turn)]
+    if ask.json:
+        screen.print_json({"session": found.id, "turns": done})
+        return
+    for turn in done:
+        screen.print_line(turn.id)
+    screen.note(f"{screen.counted(len(done), 'turn')} {'withdrawn' if withdraw else 'released'}")
+
+
+def _print(ask: Ask, session: SessionInfo, kind: Kind, lines: BinaryIO) -> None:
+    if kind == "jsonl":
+        lines.seek(0)
+        for line in lines:
+            click.echo(safe_text.in_json(line), nl=False)
+    elif ask.json:
+        screen.print_json({"session": session.id, "format": kind, "text": "".join(document_pieces(lines, kind))})
+    else:
+        for piece in document_pieces(lines, kind):
+            click.echo(piece, nl=False)
+
+
+@contextmanager
+def _sound(file: BinaryIO, ask: Ask, limits: Limits) -> Iterator[BinaryIO]:
+    """The document. If the store does not exist yet, it is checked first: no store is made for an unsound one."""
+    if ask.has_store():
+        yield file
+        return
+    with TemporaryFile() as copy:
+        if not file.seekable():
+            shutil.copyfileobj(file, copy)
+            file = copy
+        start = 0 if file is copy else file.tell()
+        file.seek(start)
+        check_document(records_in(file, limits.document_bytes), limits)
+        file.seek(start)
+        yield file
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[BinaryIO]:
+    """Open the document for reading."""
+    if name == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        file = Path(name).open("rb")  # noqa: SIM115  # closed below
+    except OSError as error:
+        raise InvalidPayload(
+            f"{name} cannot be read: {error.strerror}", hint="Name a file, or - for standard input."
+        ) from error
+    with file:
+        yield file

@@ -1,0 +1,129 @@
+"""`backstay send`: send a message and print the answer."""
+
+from collections.abc import Sequence
+from typing import get_args
+
+import click
+
+from backstay.cli import answering
+from backstay.cli.answering import AgentOptions
+from backstay.cli.options import Ask, asks
+from backstay.cli.output import screen
+from backstay.cli.session_names import SESSION, find, workspace
+from backstay.errors import NotFound, UnknownAgent
+from backstay.model.addresses.address import Address, WorkspaceAddress
+from backstay.model.ids import SessionId
+from backstay.model.turn import IfBusy
+from backstay.runtime.blocking import BlockingApp, BlockingTurn
+from backstay.store import open_store
+
+EXAMPLES = (
+    """\b
+Examples:
+  backstay send "What is 6 * 7?"
+  backstay send --last "And half of that?"
+  git diff | backstay send --workspace . --agent mybot:agent
+  backstay send --address chat://telegram/dm/42 --request-id update-1001 "hello"
+  backstay send --session ses_01kb --if-busy steer "shorter, please"
+"""
+    + answering.ENDINGS
+)
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("text", nargs=-1)
+@click.option("--session", type=SESSION, help="The session: an id, the beginning of one, or an address.")
+@click.option("--address", help="The address of the sender; its session is created if there is none.")
+@click.option(
+    "--workspace", "directory", metavar="DIR", help="The directory of the session, which is created if needed."
+)
+@click.option("--scope", help="The scope of the workspace address. [default: main]")
+@click.option("--last", is_flag=True, help="The session with the newest activity.")
+@answering.agent_option
+@click.option("--request-id", help="Idempotency key: the same id again returns the same turn and its answer.")
+@click.option(
+    "--if-busy",
+    type=click.Choice(get_args(IfBusy)),
+    default="enqueue",
+    show_default=True,
+    help="What to do while a turn runs.",
+)
+@answering.wait_option
+@answering.unserved_option
+@asks
+def send(
+    ask: Ask,
+    *,
+    text: Sequence[str],
+    session: str | None,
+    address: str | None,
+    directory: str | None,
+    scope: str | None,
+    last: bool,
+    agent: str | None,
+    request_id: str | None,
+    if_busy: IfBusy,
+    no_wait: bool,
+    allow_unserved: bool,
+) -> None:
+    """Send a message and print the answer as it arrives.
+
+    TEXT is the message; without it, or with -, standard input is read. Without a session, a new one is created.
+    """
+    if sum((session is not None, address is not None, directory is not None, last)) > 1:
+        raise click.UsageError("Give one of --session, --address, --workspace and --last.")
+    if scope is not None and directory is None:
+        raise click.UsageError("--scope needs --workspace.")
+    if request_id is not None and not (session or address or directory or last):
+        raise click.UsageError("--request-id needs a session: add --session, --address, --workspace or --last.")
+    content = answering.text_of(text)
+    who = answering.agent_options(ask, agent)
+    to = _target(ask, session, address, directory, scope, last=last)
+
+    def send(app: BlockingApp) -> BlockingTurn:
+        place = app.session().id if to is None else to
+        try:
+            turn = app.send(
+                place,
+                content,
+                request_id=request_id,
+                if_busy=if_busy,
+                agent=who.name or "default",
+                # Without --agent there is no name to misspell: any later `backstay` serves the default agent.
+                allow_unserved=allow_unserved or agent is None,
+            )
+        except UnknownAgent:
+            if to is None:
+                app.session(place).delete()
+            raise
+        _note_session(turn, to)
+        return turn
+
+    directory = to.path if isinstance(to, WorkspaceAddress) else None
+    answering.have_answered(ask, AgentOptions(who.specs, who.name or "default", directory), send, no_wait=no_wait)
+
+
+def _target(
+    ask: Ask, session: str | None, address: str | None, directory: str | None, scope: str | None, *, last: bool
+) -> Address | SessionId | None:
+    if address is not None:
+        return Address.parse(address)
+    if directory is not None:
+        return workspace(directory, scope)
+    if session is None and not last:
+        return None
+    ask.refuse_missing()
+    with open_store(ask.db) as store:
+        if session is not None:
+            return find(store, session, ask.owner).id
+        newest = store.list(owner=ask.owner, limit=1).sessions
+    if not newest:
+        raise NotFound("there is no session yet", hint="Leave out --last to create one.")
+    return newest[0].id
+
+
+def _note_session(turn: BlockingTurn, to: Address | SessionId | None) -> None:
+    if turn.forked_from is not None:
+        screen.note(f"{turn.forked_from} is busy: sent to its fork {turn.session}.")
+    elif not isinstance(to, str):
+        screen.note(f"in {turn.session}")

@@ -1,0 +1,97 @@
+"""`backstay show`: the messages of a session, as the agent would read them."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+import click
+
+from backstay.cli.commands.list_command import state_of
+from backstay.cli.options import Ask, asks
+from backstay.cli.output import conversation_text, screen
+from backstay.cli.session_names import SESSION, find, window_of
+from backstay.errors import NotFound
+from backstay.model.content import ToolCall
+from backstay.model.message import Message, MessagePage
+from backstay.model.session import SessionInfo
+from backstay.model.turn import ToolCallRecord
+from backstay.store import Store
+
+EXAMPLES = """\b
+Examples:
+  backstay show ses_01kb
+  backstay show chat://telegram/dm/42 --last 4
+  backstay show ses_01kb --window 1
+  backstay show ses_01kb --json | jq -r '.messages[] | .role'
+"""
+_COLOURS = {"user": "green", "assistant": "cyan", "tool": "magenta", "system": "yellow", "summary": "yellow"}
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("session", type=SESSION)
+@click.option("--window", help="A window other than the current one: its id, or its number in `backstay lineage`.")
+@click.option("--last", type=click.IntRange(0), help="Only this many of the last messages.")
+@click.option("--whole", is_flag=True, help="Do not shorten the arguments and results of tools.")
+@asks
+def show(ask: Ask, *, session: str, window: str | None, last: int | None, whole: bool) -> None:
+    """Show a session and its messages.
+
+    SESSION is an id, the beginning of one, or an address that points to it.
+    """
+    with ask.store() as store:
+        found = find(store, session, ask.owner)
+        here = None if window is None else window_of(store, found, window)
+        page = store.messages(found.id, owner=ask.owner, window=here, last=last)
+        calls = tuple(_calls(store, page.messages, ask.owner))
+        addresses = store.addresses(found.id, owner=ask.owner)
+    if ask.json:
+        screen.print_json(
+            {
+                "session": found,
+                "addresses": addresses,
+                "window": page.window,
+                "length": page.length,
+                "messages": page.messages,
+                "calls": calls,
+            }
+        )
+        return
+    _head(found, page, addresses)
+    took = conversation_text.durations(calls)
+    for message in page.messages:
+        _message(message, took, whole=whole)
+
+
+def _calls(store: Store, messages: Sequence[Message], owner: str) -> Iterator[ToolCallRecord]:
+    """Yield the ledger entries of the calls in these messages."""
+    turns = (each.turn for each in messages if any(isinstance(part, ToolCall) for part in each.parts))
+    for turn in dict.fromkeys(turn for turn in turns if turn is not None):
+        # Messages that a fork shares come from turns of another session; if that is deleted, so are its turns.
+        with suppress(NotFound):
+            yield from store.calls(turn, owner=owner)
+
+
+def _head(session: SessionInfo, page: MessagePage, addresses: tuple[str, ...]) -> None:
+    rows: list[tuple[str, str]] = [("session", session.id)]
+    if session.title:
+        rows.append(("title", session.title))
+    rows += [("state", state_of(session)), ("active", screen.moment(session.active_at))]
+    rows += [("address", spelling) for spelling in addresses]
+    if session.tags:
+        rows.append(("tags", ", ".join(session.tags)))
+    if session.source:
+        rows.append(("fork of", session.source))
+    older = "" if page.window == session.window else " (not the current one)"
+    rows.append(("window", page.window + older))
+    hidden = page.length - len(page.messages)
+    rows.append(("messages", f"{page.length}" + (f", {hidden} not shown" if hidden else "")))
+    screen.facts(rows)
+
+
+def _message(message: Message, took: conversation_text.Durations, *, whole: bool) -> None:
+    screen.print_line()
+    screen.print_line(
+        screen.styled(conversation_text.author(message), bold=True, fg=_COLOURS[message.role])
+        + screen.styled(f"  {screen.moment(message.at)}  {message.id}", dim=True)
+    )
+    for line in conversation_text.message_lines(message, took, whole=whole):
+        screen.print_line(f"  {line}".rstrip())

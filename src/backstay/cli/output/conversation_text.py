@@ -1,0 +1,75 @@
+"""A conversation as lines of text: messages, tool calls and their results."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import assert_never
+
+import msgspec
+
+from backstay.cli.output import safe_text, screen
+from backstay.model.content import Attachment, Custom, Json, Part, Text, Thought, ToolCall, ToolResult
+from backstay.model.ids import TurnId
+from backstay.model.message import Message
+from backstay.model.turn import ToolCallRecord
+
+AUTHORS = {"user": "you", "assistant": "agent", "tool": "tool", "system": "system", "summary": "summary"}
+_LONG = 2_000
+
+# The duration of each call of a turn, in milliseconds.
+Durations = Mapping[tuple[TurnId | None, str], int]
+
+
+def author(message: Message) -> str:
+    """Return the role of the author, and whether the message was interrupted."""
+    return AUTHORS[message.role] + (" (interrupted)" if message.partial else "")
+
+
+def durations(calls: Iterable[ToolCallRecord]) -> Durations:
+    """Return the duration of each of these calls, if it is known."""
+    return {
+        (call.turn, call.call): max(0, call.ended_at - call.started_at)
+        for call in calls
+        if call.started_at is not None and call.ended_at is not None
+    }
+
+
+def message_lines(message: Message, took: Durations, *, whole: bool = False) -> Iterator[str]:
+    """Yield the lines of a message without control characters; tool results are cut unless `whole` is set."""
+    for part in message.parts:
+        ms = took.get((message.turn, part.id)) if isinstance(part, ToolResult) else None
+        after = "" if ms is None else f"  ({screen.span(ms)})"
+        yield from safe_text.lines(part_text(part, whole=whole) + after).splitlines() or [""]
+
+
+def part_text(part: Part, *, whole: bool = False) -> str:
+    """Return a part as text."""
+    match part:
+        case Text(text=text):
+            return text
+        case Thought(text=text):
+            return f"(thinking) {text}"
+        case ToolCall(name=name, arguments=arguments):
+            return f"→ {name} {_cut(in_words(arguments), whole=whole)}"
+        case ToolResult(output=output, error=error):
+            return f"← {'failed: ' if error else ''}{_cut(in_words(output), whole=whole)}"
+        case Attachment(name=name, media_type=kind, size=size):
+            return f"[attachment {name}, {kind}, {size:,} bytes]"
+        case Custom(kind=kind, data=data):
+            return f"[{kind}] {_cut(in_words(data), whole=whole)}"
+        case _:
+            assert_never(part)
+
+
+def in_words(value: Json) -> str:
+    """Return an argument or result of a tool: text as it is, all else as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def on_one_line(parts: Iterable[Part]) -> str:
+    """Return parts on one line, without control characters."""
+    return safe_text.one_line(" ".join(part_text(part) for part in parts))
+
+
+def _cut(text: str, *, whole: bool) -> str:
+    if whole or len(text) <= _LONG:
+        return text
+    return f"{text[:_LONG]}… ({len(text) - _LONG:,} more characters; --whole shows them)"

@@ -1,0 +1,1 @@
+"""Addresses: where a message comes from, and how an address is spelled."""

@@ -1,0 +1,56 @@
+"""Reasons: why a turn or a tool call failed, in a form that may be stored and shown to every client.
+
+The text of a foreign exception may contain a password or a customer's data, so it goes to the log only. A reason names
+the type of the exception and the turn. The message of a `BackstayError` is written for users, so a reason quotes it.
+"""
+
+from backstay.errors import BackstayError
+from backstay.model.ids import TurnId
+
+_LONGEST = 2_000
+_LONGEST_NAME = 100
+_MOST_NAMES = 5
+
+
+class Exited(Exception):
+    """Foreign code raised an exception that must not reach the event loop, such as SystemExit (`__cause__`)."""
+
+
+def raised_by(error: BaseException) -> BaseException:
+    """The exception that foreign code raised, without our wrapper and without a group around a single exception."""
+    while True:
+        if isinstance(error, Exited) and error.__cause__ is not None:
+            error = error.__cause__
+        elif isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        else:
+            return error
+
+
+def reason_of(error: BaseException, turn: TurnId, who: str = "the agent") -> str:
+    """Why a turn or a call failed: the message of our own error, or the type of a foreign one and the turn's id."""
+    error = raised_by(error)
+    if isinstance(error, BackstayError):
+        return own_words(error)
+    return f"{who} raised {_type_of(error)} (turn {turn}; the log has the traceback)"
+
+
+def own_words(error: BackstayError) -> str:
+    """The message of a `BackstayError`, short enough to be stored."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  # an author's subclass may fail to spell itself
+        text = type(error).__name__
+    return _storable(text)[:_LONGEST]
+
+
+def _type_of(error: BaseException) -> str:
+    name = _storable(type(error).__name__)[:_LONGEST_NAME]
+    if not isinstance(error, BaseExceptionGroup):
+        return name
+    inner = dict.fromkeys(_storable(type(one).__name__)[:_LONGEST_NAME] for one in error.exceptions)
+    return f"{name} of {', '.join(list(inner)[:_MOST_NAMES])}"
+
+
+def _storable(text: str) -> str:
+    return text.encode(errors="replace").decode().replace("\0", "")

@@ -1,0 +1,65 @@
+"""A snapshot of a part of a session at one event, to be shown and then followed from there."""
+
+import msgspec
+
+from backstay.model.content import Part
+from backstay.model.ids import MessageId, SessionId, WindowId
+from backstay.model.marks import Marks
+from backstay.model.message import Message, NewMessage
+from backstay.model.session import SessionInfo
+from backstay.model.turn import ToolCallRecord, TurnInfo
+
+
+class SessionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Messages of one window and the state of their turns, read at one moment: after `session.last_event`.
+
+    Attributes:
+        session: the session at that moment.
+        window: the window of the messages.
+        length: the number of messages in the window.
+        messages: the messages that were asked for.
+        turns: the turns of these messages, and the running one.
+        calls: the tool calls of these turns.
+        waiting: the waiting turns.
+        said: the output of the running turn so far.
+        unheard: steering inputs that the running turn took and that follow after the results of its open calls.
+        behind: the window whose first `behind_until` messages the summary at the start of this window replaces.
+        behind_until: see `behind`.
+    """
+
+    session: SessionInfo
+    window: WindowId
+    length: int
+    messages: tuple[Message, ...]
+    turns: tuple[TurnInfo, ...]
+    calls: tuple[ToolCallRecord, ...]
+    waiting: tuple[TurnInfo, ...]
+    said: tuple[NewMessage, ...]
+    unheard: tuple[tuple[Part, ...], ...] = ()
+    behind: WindowId | None = None
+    behind_until: int | None = None
+
+
+class SnapshotQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which messages to read: the `last` ones before a position of a window, or those around a message."""
+
+    window: WindowId | None = None
+    before: int | None = None
+    around: MessageId | None = None
+    last: int = 100
+
+
+class SessionBadge(msgspec.Struct, frozen=True, kw_only=True):
+    """Data of a session for a list, besides the session itself.
+
+    Attributes:
+        session: the session.
+        marks: the owner's draft and read position.
+        asks: whether a tool call waits for a person's approval.
+        outcome: how the last turn ended.
+    """
+
+    session: SessionId
+    marks: Marks
+    asks: bool
+    outcome: str | None

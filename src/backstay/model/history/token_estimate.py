@@ -1,0 +1,31 @@
+"""Estimates the number of tokens of a message."""
+
+import msgspec
+
+from backstay.model.content import Attachment, Part, Text, Thought
+from backstay.model.message import Message, NewMessage
+
+# Tokens that providers add around every message, and tokens of a picture or file.
+_FRAME = 4
+_ATTACHMENT = 1_000
+BYTES_PER_TOKEN = 4
+
+_encode = msgspec.json.Encoder().encode
+
+
+def estimate(message: Message | NewMessage) -> int:
+    """The approximate number of tokens of a message: a quarter of its bytes, which suits most languages and code."""
+    return _FRAME + sum(_weigh(part) for part in message.parts)
+
+
+def estimate_bytes(size: int) -> int:
+    """The approximate number of tokens of so many bytes of text."""
+    return -(-size // BYTES_PER_TOKEN)
+
+
+def _weigh(part: Part) -> int:
+    if isinstance(part, Attachment):
+        return _ATTACHMENT
+    if isinstance(part, Text | Thought):
+        return estimate_bytes(len(part.text) if part.text.isascii() else len(part.text.encode()))
+    return estimate_bytes(len(_encode(part)))

@@ -1,0 +1,39 @@
+"""Information about a store, for its operator."""
+
+import msgspec
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """A store's engine, schema version and size.
+
+    Attributes:
+        url: the database, without its password.
+        engine: "SQLite" or "PostgreSQL".
+        engine_version: the version of the database library or server.
+        schema: the version of the schema.
+        sessions: the number of sessions.
+        workers: the number of registered workers.
+        search_languages: the languages whose inflections the search recognises.
+    """
+
+    url: str
+    engine: str
+    engine_version: str
+    schema: int
+    sessions: int
+    workers: int
+    search_languages: tuple[str, ...] = ()
+
+
+class OwnerUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """The storage of one owner. The bytes count text, in blocks of 16 KiB per session, and attachments."""
+
+    sessions: int
+    stored_bytes: int
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of running and of waiting turns."""
+
+    running: int = 0
+    waiting: int = 0

@@ -1,0 +1,1 @@
+"""Search: terms, snippets and results."""

@@ -1,0 +1,1 @@
+"""Compaction: the policy, the compactor, the summary and the back-off."""

@@ -1,0 +1,1 @@
+"""Following events: the notifier that wakes readers, and the readers."""

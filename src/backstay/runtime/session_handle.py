@@ -1,0 +1,556 @@
+"""The handle of one session of an owner."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
+from typing import BinaryIO
+
+from backstay.errors import AgentFailed, HistoryChanged, NotFound
+from backstay.model.content import Content
+from backstay.model.documents.document import Export
+from backstay.model.event import UNSEEN, Cursor, Event
+from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
+from backstay.model.message import Message, NewMessage
+from backstay.model.session import Deleted, SessionInfo
+from backstay.model.turn import Completed, IfBusy, Recorded, TurnInfo
+from backstay.model.window import Moved, Window
+from backstay.runtime.compaction.policy import CompactionRequest
+from backstay.runtime.events.follow import follow
+from backstay.runtime.owner_scope import OwnerScope
+from backstay.runtime.task_supervisor import Submission
+from backstay.runtime.turn_handle import Turn, turn_of
+from backstay.store import Store, commands
+
+
+class Session:
+    """One session: send to it, read it, go back in it."""
+
+    def __init__(self, scope: OwnerScope, session: SessionId, agent: str) -> None:
+        self._scope, self._id, self._agent = scope, session, agent
+
+    @property
+    def id(self) -> SessionId:
+        """The session's id."""
+        return self._id
+
+    @property
+    def owner(self) -> str:
+        """The session's owner."""
+        return self._scope.owner
+
+    # --- turns ------------------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        content: Content,
+        *,
+        request_id: str | None = None,
+        if_busy: IfBusy = "enqueue",
+        expect_revision: int | None = None,
+        agent: str | None = None,
+        allow_unserved: bool = False,
+    ) -> Turn:
+        """Send a message. It is durable when this returns; the agent answers in the background.
+
+        Args:
+            content: The message.
+            request_id: Names one request of its owner, however it is sent. A repetition is the first turn.
+            if_busy: The policy if a turn runs or waits in the session.
+            expect_revision: The revision that the caller has seen; None: any.
+            agent: The agent that answers; None: the agent of this handle.
+            allow_unserved: Let the message wait for an agent that no process serves or has served.
+
+        Returns:
+            The turn that answers.
+
+        Raises:
+            NotFound: The owner has no such session.
+            RequestMismatch: The request id was used with other content, or for another conversation.
+            RevisionMismatch: The session is at another revision.
+            SessionBusy: A turn runs or waits, and `if_busy` is `reject`.
+            SessionEnded: The session was ended.
+            SessionExpired: The session has expired.
+            UnknownAgent: No process serves or has served the agent.
+            QuotaExceeded: The owner stores as much as it may.
+            InvalidPayload: An argument is not valid.
+            TooLarge: The message is too long.
+        """
+        accepted = await self._scope.supervisor.accept(
+            self.owner,
+            lambda start: commands.submit(
+                self.id,
+                content,
+                owner=self.owner,
+                agent=self._agent if agent is None else agent,
+                request_id=request_id,
+                if_busy=if_busy,
+                expect_revision=expect_revision,
+                start=start,
+                allow_unserved=allow_unserved,
+            ),
+        )
+        return turn_of(self._scope, accepted)
+
+    async def steer(self, content: Content, *, request_id: str | None = None) -> Turn:
+        """Send a message to the running turn. If the turn never takes it, it is the next turn of the same agent.
+
+        Args:
+            content: The message.
+            request_id: Names one request of its owner. A repetition is the first turn.
+
+        Returns:
+            The turn of the message.
+
+        Raises:
+            NotFound: The owner has no such session.
+            RequestMismatch: The request id was used with other content, or for another conversation.
+            SessionEnded: The session was ended.
+            SessionExpired: The session has expired.
+            QuotaExceeded: The owner stores as much as it may.
+            InvalidPayload: An argument is not valid.
+            TooLarge: The message is too long.
+        """
+        return await self._accepted(
+            lambda start: commands.submit(
+                self.id,
+                content,
+                owner=self.owner,
+                agent=None,
+                request_id=request_id,
+                if_busy="steer",
+                start=start,
+                allow_unserved=False,
+            )
+        )
+
+    async def record(
+        self,
+        messages: Sequence[NewMessage],
+        *,
+        request_id: str | None = None,
+        if_busy: IfBusy = "enqueue",
+        expect_revision: int | None = None,
+    ) -> Recorded:
+        """Add finished messages of an agent that runs elsewhere, as one turn.
+
+        Args:
+            messages: The messages. A tool result must answer an open call.
+            request_id: Names one request of its owner. A repetition is the first turn.
+            if_busy: `enqueue` or `reject`: whether the messages wait behind a running turn.
+            expect_revision: The revision that the caller has seen; None: any.
+
+        Returns:
+            The turn, its session, and the ids of the messages.
+
+        Raises:
+            NotFound: The owner has no such session.
+            RequestMismatch: The request id was used with other content, or for another conversation.
+            RevisionMismatch: The session is at another revision.
+            SessionBusy: A turn runs, and `if_busy` is `reject`.
+            SessionEnded: The session was ended.
+            SessionExpired: The session has expired.
+            QuotaExceeded: The owner stores as much as it may.
+            InvalidPayload: An argument is not valid, or a tool result answers no open call.
+            TooLarge: A message is too long.
+        """
+        return await self._scope.run(
+            commands.record(
+                self.id,
+                messages,
+                owner=self.owner,
+                request_id=request_id,
+                if_busy=if_busy,
+                expect_revision=expect_revision,
+            )
+        )
+
+    async def retry(
+        self,
+        *,
+        agent: str | None = None,
+        request_id: str | None = None,
+        expect_revision: int | None = None,
+        allow_unserved: bool = False,
+    ) -> Turn:
+        """Send the last input again, in a window from before it. The first answer stays in the lineage.
+
+        Args:
+            agent: The agent that answers; None: the one that answered before.
+            request_id: Names one request of its owner. A repetition is the first turn.
+            expect_revision: The revision that the caller has seen; None: any.
+            allow_unserved: Let the input wait for an agent that no process serves or has served.
+
+        Returns:
+            The turn that answers.
+
+        Raises:
+            NotFound: The owner has no such session.
+            NothingToDo: The session has no turn that could be retried.
+            RequestMismatch: The request id was used for something else.
+            RevisionMismatch: The session is at another revision.
+            SessionBusy: A turn runs or waits.
+            SessionEnded: The session was ended.
+            SessionExpired: The session has expired.
+            UnknownAgent: No process serves or has served the agent.
+            InvalidPayload: An argument is not valid.
+        """
+        return await self._accepted(
+            lambda start: commands.retry(
+                self.id,
+                owner=self.owner,
+                agent=agent,
+                request_id=request_id,
+                expect_revision=expect_revision,
+                start=start,
+                allow_unserved=allow_unserved,
+            )
+        )
+
+    async def edit(
+        self,
+        message: MessageId,
+        content: Content,
+        *,
+        agent: str | None = None,
+        request_id: str | None = None,
+        expect_revision: int | None = None,
+        allow_unserved: bool = False,
+    ) -> Turn:
+        """Send other content in place of an earlier message of a person, in a window from before its turn.
+
+        Args:
+            message: The message to replace.
+            content: The new message.
+            agent: The agent that answers; None: the one that answered before.
+            request_id: Names one request of its owner. A repetition is the first turn.
+            expect_revision: The revision that the caller has seen; None: any.
+            allow_unserved: Let the message wait for an agent that no process serves or has served.
+
+        Returns:
+            The turn that answers.
+
+        Raises:
+            NotFound: The owner has no such session, or the session does not read the message.
+            RequestMismatch: The request id was used for something else.
+            RevisionMismatch: The session is at another revision.
+            SessionBusy: A turn runs or waits.
+            SessionEnded: The session was ended.
+            SessionExpired: The session has expired.
+            UnknownAgent: No process serves or has served the agent.
+            InvalidPayload: An argument is not valid, or the message is not a person's.
+            TooLarge: The message is too long.
+        """
+        return await self._accepted(
+            lambda start: commands.edit(
+                self.id,
+                message,
+                content,
+                owner=self.owner,
+                agent=agent,
+                request_id=request_id,
+                expect_revision=expect_revision,
+                start=start,
+                allow_unserved=allow_unserved,
+            )
+        )
+
+    async def turn(self, turn: TurnId) -> Turn:
+        """Open a turn of this session that was accepted before, by any process.
+
+        Args:
+            turn: The id of the turn.
+
+        Returns:
+            The handle of the turn.
+
+        Raises:
+            NotFound: The session has no such turn.
+        """
+        found = await self._scope.run(commands.turn(turn, owner=self.owner))
+        if found.session != self.id:
+            raise NotFound(f"no turn {turn} in {self.id}")
+        return Turn(self._scope, found)
+
+    async def waiting(self) -> tuple[TurnInfo, ...]:
+        """Read the waiting turns, in the order in which they will run.
+
+        Returns:
+            The turns.
+
+        Raises:
+            NotFound: The owner has no such session.
+        """
+        return await self._scope.run(commands.waiting(self.id, owner=self.owner))
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    async def read(self) -> SessionInfo:
+        """Read the session as it is now.
+
+        Returns:
+            The session.
+
+        Raises:
+            NotFound: The owner has no such session.
+        """
+        return await self._scope.run(commands.session(self.id, owner=self.owner))
+
+    async def messages(self, *, window: WindowId | None = None, last: int | None = None) -> tuple[Message, ...]:
+        """Read the messages of the session's window, or of another of its windows.
+
+        Args:
+            window: The window; None: the current one.
+            last: How many messages are read at most, from the end; None: all.
+
+        Returns:
+            The messages.
+
+        Raises:
+            NotFound: The owner has no such session, or the session no such window.
+            InvalidPayload: `last` is not a whole number.
+        """
+        page = await self._scope.run(commands.messages(self.id, owner=self.owner, window=window, last=last))
+        return page.messages
+
+    async def lineage(self) -> tuple[Window, ...]:
+        """Read all windows, oldest first.
+
+        Returns:
+            The windows.
+
+        Raises:
+            NotFound: The owner has no such session.
+        """
+        return await self._scope.run(commands.lineage(self.id, owner=self.owner))
+
+    async def export(self) -> Export:
+        """Export the session, in memory, as a document that any app can import.
+
+        Returns:
+            The document.
+
+        Raises:
+            NotFound: The owner has no such session, or it was deleted meanwhile.
+            Conflict: Old turns of the session were folded each time it was read. Export it again.
+        """
+        return await self._scope.supervisor.store.call(Store.export, self.id, owner=self.owner)
+
+    async def export_to(self, file: BinaryIO) -> int:
+        """Export the session to a file. Takes little memory.
+
+        Args:
+            file: A binary file that can be written, sought and truncated. It is written from where it stands.
+
+        Returns:
+            How many bytes were written.
+
+        Raises:
+            NotFound: The owner has no such session, or it was deleted meanwhile.
+            Conflict: Old turns of the session were folded each time it was read. Export it again.
+        """
+        return await self._scope.supervisor.store.call(Store.export_to, self.id, file, owner=self.owner)
+
+    async def follow(self, after: Cursor | int = 0) -> AsyncGenerator[Event, None]:
+        """Follow the events of the session: replayed first, then live. Ends only with the session's deletion.
+
+        Args:
+            after: The cursor after the last event that was read, or its number; 0: from the beginning.
+
+        Yields:
+            The events, in order.
+
+        Raises:
+            NotFound: The owner has no such session.
+            HistoryChanged: A crash of the database lost the event `after`.
+            StoreUnavailable: The app was closed.
+        """
+        cursor = after if isinstance(after, Cursor) else Cursor(fence=UNSEEN, number=after)
+        supervisor = self._scope.supervisor
+        async for event in follow(supervisor.store, supervisor.notifier, self.id, self.owner, cursor):
+            yield event
+
+    # --- filing -----------------------------------------------------------------------------------------------------
+
+    async def undo(self, *, expect_revision: int | None = None) -> Moved:
+        """Undo the last turn.
+
+        Args:
+            expect_revision: The revision that the caller has seen; None: any.
+
+        Returns:
+            The window that the session reads now.
+
+        Raises:
+            NotFound: The owner has no such session.
+            NothingToDo: There is no turn to undo.
+            RevisionMismatch: The session is at another revision.
+            SessionBusy: A turn runs or waits.
+            SessionEnded: The session was ended.
+            SessionExpired: The session has expired.
+        """
+        return await self._scope.run(commands.undo(self.id, owner=self.owner, expect_revision=expect_revision))
+
+    async def redo(self, *, expect_revision: int | None = None) -> Moved:
+        """Redo the turn that the last undo took back; possible until the next message.
+
+        Args:
+            expect_revision: The revision that the caller has seen; None: any.
+
+        Returns:
+            The window that the session reads now.
+
+        Raises:
+            NotFound: The owner has no such session.
+            NothingToDo: There is nothing to redo.
+            RevisionMismatch: The session is at another revision.
+            SessionBusy: A turn runs or waits.
+            SessionEnded: The session was ended.
+            SessionExpired: The session has expired.
+        """
+        return await self._scope.run(commands.redo(self.id, owner=self.owner, expect_revision=expect_revision))
+
+    async def compact(self, *, keep: int | None = None, focus: str = "") -> Window:
+        """Summarise all messages but the last ones. Writes nothing if there is nothing to summarise.
+
+        If another process compacts the session already, its window is used.
+
+        Args:
+            keep: About how many tokens of the last messages are kept; None: as many as the app's compaction keeps.
+            focus: The topic that the summary should preserve above all.
+
+        Returns:
+            The window that the session reads now.
+
+        Raises:
+            NotFound: The owner has no such session.
+            AgentFailed: The summariser failed; the window is as it was.
+            QuotaExceeded: The owner already runs as many turns as it may in this process.
+            SessionBusy: A turn runs.
+            SessionEnded: The session was ended.
+            SessionExpired: The session has expired.
+        """
+        supervisor, request = self._scope.supervisor, CompactionRequest(keep, focus)
+        compacting = None
+        while compacting is None and (
+            seen := await supervisor.runner.compactor.compactable(self.id, self.owner, request)
+        ):
+            # The session changed after it was read, and may have nothing left to compact: read it again.
+            with suppress(HistoryChanged):
+                compacting = await supervisor.compact(self.id, self.owner, request, seen)
+        if compacting is not None:
+            outcome = await Turn(self._scope, compacting.turn).outcome()
+            if not isinstance(outcome, Completed):
+                raise AgentFailed(f"{self.id} was not compacted: {outcome.reason}", hint="The window is as it was.")
+        here = (await self.read()).window
+        return next(window for window in await self.lineage() if window.id == here)
+
+    async def fork(self, at: MessageId | TurnId | None = None) -> "Session":
+        """Create a session from the ended turns of this one.
+
+        Args:
+            at: The last message or turn of the fork; None: all ended turns.
+
+        Returns:
+            The handle of the new session.
+
+        Raises:
+            NotFound: The owner has no such session, or the session does not read `at`.
+            Conflict: `at` belongs to a turn that still runs.
+            QuotaExceeded: The owner has as many sessions as it may have.
+        """
+        forked = await self._scope.run(commands.fork(self.id, owner=self.owner, at=at))
+        return Session(self._scope, forked.id, self._agent)
+
+    async def rename(self, title: str | None) -> SessionInfo:
+        """Set the title. A person's title is never replaced by a generated one.
+
+        Args:
+            title: The title; None removes it.
+
+        Returns:
+            The session.
+
+        Raises:
+            NotFound: The owner has no such session.
+            SessionEnded: The session was ended.
+            SessionExpired: The session has expired.
+            InvalidPayload: The title is not valid.
+            TooLarge: The title is too long.
+        """
+        return await self._scope.run(commands.rename(self.id, title, owner=self.owner))
+
+    async def pin(self, pinned: bool = True) -> SessionInfo:
+        """Pin or unpin the session.
+
+        Args:
+            pinned: Whether it is pinned from now on.
+
+        Returns:
+            The session.
+
+        Raises:
+            NotFound: The owner has no such session.
+            SessionEnded: The session was ended.
+            SessionExpired: The session has expired.
+        """
+        return await self._scope.run(commands.pin(self.id, pinned, owner=self.owner))
+
+    async def archive(self, archived: bool = True) -> SessionInfo:
+        """Archive the session or bring it back.
+
+        Args:
+            archived: Whether it is archived from now on.
+
+        Returns:
+            The session.
+
+        Raises:
+            NotFound: The owner has no such session.
+            SessionEnded: The session was ended.
+            SessionExpired: The session has expired.
+        """
+        return await self._scope.run(commands.archive(self.id, archived, owner=self.owner))
+
+    async def tag(self, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> SessionInfo:
+        """Add and remove tags.
+
+        Args:
+            add: The tags to add.
+            remove: The tags to remove.
+
+        Returns:
+            The session.
+
+        Raises:
+            NotFound: The owner has no such session.
+            SessionEnded: The session was ended.
+            SessionExpired: The session has expired.
+            InvalidPayload: A tag is not valid, or there are too many.
+        """
+        return await self._scope.run(commands.tag(self.id, owner=self.owner, add=add, remove=remove))
+
+    async def end(self) -> SessionInfo:
+        """End the session for good, and cancel its running and waiting turns.
+
+        Returns:
+            The session.
+
+        Raises:
+            NotFound: The owner has no such session.
+        """
+        return await self._scope.run(commands.end(self.id, owner=self.owner))
+
+    async def delete(self) -> Deleted:
+        """Remove the session and its messages; keep the messages that a fork reads.
+
+        Returns:
+            How much was removed and kept.
+
+        Raises:
+            NotFound: The owner has no such session.
+        """
+        return await self._scope.run(commands.delete(self.id, owner=self.owner))
+
+    # --- within -----------------------------------------------------------------------------------------------------
+
+    async def _accepted(self, submission: Submission) -> Turn:
+        return turn_of(self._scope, await self._scope.supervisor.accept(self.owner, submission))

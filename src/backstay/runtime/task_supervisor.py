@@ -1,0 +1,159 @@
+"""The tasks of an open app: running turns and background work, and the collaborators that its handles share."""
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Callable, Collection, Coroutine
+from typing import TypeVar
+
+from backstay.errors import StoreUnavailable
+from backstay.model.ids import SessionId, TurnId
+from backstay.model.message import MessagePage
+from backstay.model.turn import Accepted, Compacting, OpenTurn
+from backstay.runtime.async_store import AsyncStore
+from backstay.runtime.compaction.policy import CompactionRequest
+from backstay.runtime.events.notifier import Notifier
+from backstay.runtime.owner_limits import RunningTurns
+from backstay.runtime.timing import Timing
+from backstay.runtime.turns.runner import Runner
+from backstay.store import commands
+from backstay.store.commands import Write
+
+T = TypeVar("T")
+
+log = logging.getLogger("backstay.runtime")
+
+# A task that reacts to its cancellation has ended by then.
+_STOPPING_SECONDS = 2.0
+
+
+# A command that accepts an input, and starts a turn if its agent is among these names.
+Submission = Callable[[Collection[str]], Write[Accepted]]
+
+
+class TaskSupervisor:
+    """Owns the tasks of an app, and gives its handles the async store, the notifier and the runner."""
+
+    def __init__(
+        self, store: AsyncStore, notifier: Notifier, runner: Runner, timing: Timing, running: RunningTurns
+    ) -> None:
+        self.store, self.notifier, self.runner, self.timing = store, notifier, runner, timing
+        self.running = running
+        self._turns: set[asyncio.Task[object]] = set()
+        self._background_tasks: set[asyncio.Task[object]] = set()
+        self._abandoned_tasks = 0
+        self._drained = False
+        # Turns sent from here that may still wait, with their owners; None if this app claims every waiting turn.
+        self.own: dict[TurnId, str] | None = None
+
+    @property
+    def abandoned(self) -> int:
+        """How many agents, tools and background tasks ignored their cancellation and were abandoned."""
+        return self.runner.abandoned + self._abandoned_tasks
+
+    def start(self, opened: OpenTurn) -> None:
+        """Run a turn that was opened for this process, in a task of its own."""
+        self.running.add(opened.owner)
+        self.runner.expect(opened.id)
+        task = _keep(self._turns, self.runner.run(opened), f"turn {opened.id}")
+        task.add_done_callback(lambda _: self._ended(opened))
+
+    def _ended(self, opened: OpenTurn) -> None:
+        self.running.remove(opened.owner)
+        # A task that is cancelled before its first step has not settled it.
+        self.runner.settle(opened.id, None)
+
+    async def resume(self, turn: TurnId, owner: str) -> OpenTurn:
+        """Resume an interrupted turn. A cancelled caller does not prevent the start of a turn that was opened."""
+        self.store.require_own_loop()
+        self.running.require_room(owner)
+        return await asyncio.shield(_keep(self._turns, self._resume(turn, owner), "resume"))
+
+    async def _resume(self, turn: TurnId, owner: str) -> OpenTurn:
+        opened = await self.store.run(commands.resume(turn, owner=owner, agents=self.runner.served))
+        # No `await` between the commit and the start: an opened turn always gets its task.
+        self.start(opened)
+        self.notifier.publish(opened.session, opened.fence, opened.event)
+        return opened
+
+    def start_background(self, work: Coroutine[object, object, None], name: str) -> None:
+        """Run work in the background, until it ends or the app closes.
+
+        Raises:
+            StoreUnavailable: The app is closed.
+        """
+        if self._drained:
+            work.close()
+        self._refuse_drained()
+        _keep(self._background_tasks, work, name)
+
+    async def accept(self, owner: str, submission: Submission) -> Accepted:
+        """Submit an input, and start the turn if it was opened. A cancelled caller does not prevent the start.
+
+        The turn waits if its owner already runs as many turns as it may.
+        """
+        self.store.require_own_loop()
+        task = _keep(self._turns, self._accept(owner, submission), "accept")
+        return await asyncio.shield(task)
+
+    async def compact(
+        self, session: SessionId, owner: str, request: CompactionRequest, seen: MessagePage
+    ) -> Compacting:
+        """Open a compaction of these messages and run it here, or return the one that already runs."""
+        self.store.require_own_loop()
+        self._refuse_drained()
+        self.running.require_room(owner)
+        task = _keep(self._turns, self._compact(session, owner, request, seen), "compact")
+        return await asyncio.shield(task)
+
+    async def drain(self) -> None:
+        """Wait until every turn has ended. Background tasks get the grace time."""
+        while self._turns:
+            await asyncio.wait(self._turns)
+        # From here on a new task would have no owner. Turns cannot start any more: no agent is served while closing.
+        self._drained = True
+        if self._background_tasks:
+            _, late = await asyncio.wait(self._background_tasks, timeout=self.timing.grace)
+            await self._stop(late)
+
+    def _refuse_drained(self) -> None:
+        if self._drained:
+            raise StoreUnavailable("the app is closed", hint="Open it again.")
+
+    async def _stop(self, late: "set[asyncio.Task[object]]") -> None:
+        """Cancel these tasks. One that ignores it is abandoned: it can write nothing after the app has closed."""
+        for task in late:
+            task.cancel()
+        if late:
+            _, running = await asyncio.wait(late, timeout=_STOPPING_SECONDS)
+            self._abandoned_tasks += len(running)
+            for task in running:
+                log.warning("background task ignored its cancellation", extra={"task": task.get_name()})
+
+    async def _accept(self, owner: str, submission: Submission) -> Accepted:
+        # Reserve before the write: of two concurrent submissions at the limit only one may open a turn here.
+        with self.running.reserved(owner) as room:
+            accepted = await self.store.run(submission(self.runner.served if room else ()))
+            if self.own is not None:
+                self.own[accepted.turn.id] = accepted.session.owner
+            self.notifier.publish_result(accepted)
+            if accepted.opened is not None:
+                self.start(accepted.opened)
+        return accepted
+
+    async def _compact(
+        self, session: SessionId, owner: str, request: CompactionRequest, seen: MessagePage
+    ) -> Compacting:
+        compacting = await self.store.run(commands.compact(session, owner=owner, seen=seen))
+        if compacting.opened is not None:
+            self.runner.compactor.set_request(compacting.opened.id, request)
+            self.start(compacting.opened)
+        return compacting
+
+
+def _keep(tasks: "set[asyncio.Task[object]]", work: Coroutine[object, object, T], name: str) -> "asyncio.Task[T]":
+    """Create a task that the supervisor owns, with an empty context: a turn is not part of the turn that sent it."""
+    task = asyncio.create_task(work, name=name, context=contextvars.Context())
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+    return task

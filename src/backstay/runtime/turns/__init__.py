@@ -1,0 +1,1 @@
+"""Running turns: the runner, the agent driver, the recorder, the ledger and the pool of live agents."""

@@ -1,0 +1,1 @@
+"""Authentication and authorisation: the gate, tokens, rate limits, agent roots."""

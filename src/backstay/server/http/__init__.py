@@ -1,0 +1,1 @@
+"""From HTTP requests to API operations and back."""

@@ -1,0 +1,1 @@
+"""Turns and messages as objects and events of the OpenAI-compatible API."""

@@ -1,0 +1,83 @@
+"""Errors in the format of OpenAI's API, so that the official client raises its own exceptions."""
+
+import re
+
+import msgspec
+
+from backstay.errors import BackstayError
+from backstay.server.http.error_responses import EncodedError
+from backstay.server.http.problems import Problem, Refused
+
+# The paths of the OpenAI-compatible API.
+PATHS = "/v1/"
+# Our statuses that become 400 in this API.
+_BAD = frozenset({408, 411, 415, 422})
+_KINDS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    409: "conflict_error",
+    429: "rate_limit_error",
+}
+_encode = msgspec.json.Encoder().encode
+_WHERE = re.compile(r"at `\$\.([\w.\[\]]+)`|unknown field `(\w+)`")
+
+
+class OpenAIError(msgspec.Struct, frozen=True, kw_only=True):
+    """An error: a text for people, a code for programs, and the parameter it is about."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class Body(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of an error response."""
+
+    error: OpenAIError
+
+
+class BadParameter(Refused):
+    """A parameter is invalid, or would have no effect here. The client must correct it or leave it out."""
+
+    def __init__(self, param: str, message: str, *, hint: str, code: str = "invalid_value") -> None:
+        super().__init__(400, code, message, hint=hint)
+        self.param = param
+
+
+def unsupported(param: str, why: str) -> BadParameter:
+    """The error for a parameter that this server does not support."""
+    return BadParameter(
+        param, f"{param} is not supported here: {why}", hint="Leave it out.", code="unsupported_parameter"
+    )
+
+
+def encode_error(problem: Problem, error: BackstayError | None) -> EncodedError:
+    """Encode a problem in this API's format; `error` may name the parameter that is wrong."""
+    return EncodedError(status_of(problem), _encode(body_of(problem, error)), "application/json")
+
+
+def status_of(problem: Problem) -> int:
+    """The HTTP status of a problem in this API. 422 is used only for a reused key with another body."""
+    if problem.status == 422 and problem.code == "request_mismatch":
+        return 422
+    if problem.status == 412:
+        return 409
+    return 400 if problem.status in _BAD else problem.status
+
+
+def body_of(problem: Problem, error: BackstayError | None = None) -> Body:
+    """The body of a problem in this API."""
+    status = status_of(problem)
+    kind = "server_error" if status >= 500 else _KINDS.get(status, "invalid_request_error")
+    param = error.param if isinstance(error, BadParameter) else _param(problem.title)
+    title = problem.title if problem.title.endswith((".", "!", "?")) else f"{problem.title}."
+    return Body(error=OpenAIError(message=f"{title} {problem.hint}".strip(), type=kind, param=param, code=problem.code))
+
+
+def _param(title: str) -> str | None:
+    """The parameter that a validation error of the body or query names."""
+    match = _WHERE.search(title)
+    return None if match is None else match[1] or match[2]

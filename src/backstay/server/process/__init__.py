@@ -1,0 +1,1 @@
+"""The processes of a server: supervisor, workers, readiness and shutdown."""

@@ -1,0 +1,1 @@
+"""Server-sent events: connections, cursors, and reads that clients share."""

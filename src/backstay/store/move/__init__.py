@@ -1,0 +1,1 @@
+"""Moves a whole store from one database to another, of any engine."""

@@ -1,1 +1,0 @@
-"""Moving: a whole store goes from one database to another, on whatever engines."""

@@ -1,0 +1,191 @@
+"""One connection to the server, with its settings."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self
+
+import psycopg
+from psycopg import pq
+from psycopg.rows import TupleRow
+from psycopg.types.numeric import Int8Dumper
+
+from backstay.errors import ConfigError
+
+OLDEST_SERVER = 140_000
+
+_LOOK = """
+SELECT CAST(current_setting('server_version_num') AS int), current_setting('fsync'), pg_backend_pid(),
+    current_setting('synchronous_commit'), current_setting('server_encoding')
+"""
+
+
+class TimedCursor(psycopg.Cursor[TupleRow]):
+    """A cursor that records since when an answer is awaited."""
+
+    def execute(self, *arguments: Any, **options: Any) -> Self:  # Any: the driver's own
+        wire = self.connection
+        if not isinstance(wire, ServerConnection):
+            return super().execute(*arguments, **options)
+        wire.busy = time.monotonic()
+        try:
+            return super().execute(*arguments, **options)
+        finally:
+            wire.busy = 0.0
+
+
+class ServerConnection(psycopg.Connection[TupleRow]):
+    """A connection whose server was checked: it can be trusted with durable data.
+
+    `writer` and `number` identify its transactions. `busy` is the time since which it waits for an answer.
+    """
+
+    writer: str
+    number: int
+    busy: float
+    version: int
+    direct: bool
+    prepared: bool
+    timeouts: str
+    opening: str
+    light_opening: str
+
+    @classmethod
+    def connect(  # type: ignore[override]  # the pool hands on what it was given for us
+        cls,
+        conninfo: str = "",
+        *,
+        name: Callable[[], str],
+        settings: Mapping[str, str],
+        failed: Callable[[Exception | None], None],
+        **options: Any,  # Any: the driver's own
+    ) -> Self:
+        """Connect and check the server; a failure is reported to the callers that wait for the pool."""
+        try:
+            wire = super().connect(conninfo, autocommit=True, **options)
+            wire.writer, wire.number, wire.busy, wire.prepared = name(), 0, 0.0, False
+            wire.look(settings)
+        except (psycopg.Error, ConfigError) as error:
+            failed(error)
+            raise
+        failed(None)
+        return wire
+
+    def look(self, settings: Mapping[str, str]) -> None:
+        """Check the server, and choose the settings of the connection."""
+        # All our integer columns have one width, and a statement is prepared once for each combination of parameter
+        # types.
+        self.adapters.register_dumper(int, Int8Dumper)
+        self.adapters.register_dumper(bool, Int8Dumper)
+        self.cursor_factory = TimedCursor
+        row = self.execute(_LOOK).fetchone()
+        if row is None:
+            raise psycopg.OperationalError("the server sent no answer")
+        self.version, fsync, process, commits, encoding = row
+        self._refuse_unfit(fsync, encoding)
+        self._agree(settings, commits, pooled=process != self.info.backend_pid)
+
+    def _agree(self, settings: Mapping[str, str], commits: str, *, pooled: bool) -> None:
+        """Set the statements with which every transaction begins."""
+        timeouts = "".join(f"SET LOCAL {name} = '{value}'; " for name, value in settings.items())
+        self.direct = not pooled
+        if pooled:
+            # The next transaction may run in another server process, which has no statement or setting of ours.
+            self.prepare_threshold = None
+        else:
+            self.prepared_max = 500
+            self.execute(timeouts.replace("SET LOCAL", "SET").encode())
+            timeouts = ""
+        self.timeouts = timeouts
+        # A durable commit waits for the disk, and for a standby if the server is configured so.
+        at_least = "SET LOCAL synchronous_commit = on; " if commits in ("off", "local") else ""
+        self.opening = f"BEGIN ISOLATION LEVEL READ COMMITTED; {timeouts}{at_least}"
+        self.light_opening = f"BEGIN ISOLATION LEVEL READ COMMITTED; {timeouts}SET LOCAL synchronous_commit = off; "
+
+    def _refuse_unfit(self, fsync: str, encoding: str) -> None:
+        if fsync != "on":
+            self.close()
+            raise ConfigError(
+                "the PostgreSQL server runs with fsync=off and could lose acknowledged writes",
+                hint="Set fsync = on in postgresql.conf.",
+            )
+        if self.version < OLDEST_SERVER:
+            self.close()
+            raise ConfigError(f"PostgreSQL {self.version // 10_000} is too old", hint="Backstay needs 14 or newer.")
+        if encoding != "UTF8":
+            self.close()
+            raise ConfigError(
+                f"the encoding of the PostgreSQL database is {encoding}, which cannot store every text",
+                hint="Create another with CREATE DATABASE … TEMPLATE template0 ENCODING 'UTF8'.",
+            )
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open, valid or failed."""
+        return self.info.transaction_status != pq.TransactionStatus.IDLE
+
+    def roll_back(self) -> None:
+        """Undo the transaction, if there is one. A connection that cannot is closed, and the server then undoes it."""
+        if self.closed or not self.in_transaction:
+            return
+        self.busy = time.monotonic()
+        try:
+            # Bypass the driver, which would discard every prepared statement at a ROLLBACK.
+            if self.pgconn.exec_(b"ROLLBACK").status != pq.ExecStatus.COMMAND_OK:
+                self.close()
+        except psycopg.Error:
+            self.close()
+        finally:
+            self.busy = 0.0
+
+    def hang_up(self) -> None:
+        """Shut the socket down from another thread, so that the thread that waits for an answer gets an error."""
+        try:
+            with socket.socket(fileno=socket.dup(self.fileno())) as line:
+                line.shutdown(socket.SHUT_RDWR)
+        except (OSError, psycopg.Error):
+            pass  # It is closed already.
+
+
+class Watchdog:
+    """Closes connections whose server does not answer: the network may lose a query, and the system waits for hours."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._wires: set[ServerConnection] = set()
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def watching(self, wire: ServerConnection) -> Iterator[None]:
+        """Inside the block no query on this connection is awaited much longer than so many seconds."""
+        with self._lock:
+            self._wires.add(wire)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="backstay-watchdog", daemon=True)
+                self._thread.start()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._wires.discard(wire)
+
+    @property
+    def watched(self) -> int:
+        """The number of connections in use."""
+        return len(self._wires)
+
+    def close(self) -> None:
+        """Stop the watchdog."""
+        self._closed.set()
+
+    def _run(self) -> None:
+        while not self._closed.wait(min(1.0, self._seconds / 4)):
+            now = time.monotonic()
+            with self._lock:
+                late = [wire for wire in self._wires if wire.busy and now - wire.busy >= self._seconds]
+            for wire in late:
+                wire.hang_up()

@@ -1,0 +1,1 @@
+"""Checkup, upkeep and moves of a PostgreSQL database."""

@@ -1,0 +1,177 @@
+"""A PostgreSQL database as one end of a move."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from backstay.store.engine import Row
+from backstay.store.move.moved_tables import TABLES, Table
+from backstay.store.move.site import MoveState, State, already_moved, busy, called_off, finished, occupied
+from backstay.store.postgres.connection import ServerConnection
+from backstay.store.postgres.conninfo import ConnectionTarget
+from backstay.store.postgres.engine import machine
+from backstay.store.postgres.faults import MOVED, translated
+
+_SETTINGS = {"lock_timeout": "30s"}
+_TABLES = """
+SELECT count(*) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = ANY (current_schemas(false)) AND c.relname IN ('backstay_schema', 'backstay_moving')
+"""
+# Every write transaction marks its commit first, so a process that cannot do that cannot write. Creating the trigger
+# waits for all current writers. Looking up a lost commit uses the number 0, which stays possible.
+_SHUT = """
+CREATE TRIGGER shut BEFORE INSERT ON commits
+FOR EACH ROW WHEN (NEW.number <> 0) EXECUTE FUNCTION refuse_change({})
+"""
+_OPEN = "DROP TRIGGER IF EXISTS shut ON commits"
+_NOTE = "INSERT INTO moves (id, state, place, at) VALUES (%s, %s, %s, %s)"
+_ARRIVED = "UPDATE moves SET state = 'arrived' WHERE id = %s AND state = 'arriving'"
+# A key that has arrived is never assigned again.
+_KEYS = """
+SELECT setval('keys', greatest(k.last_value, (SELECT max(key) FROM events), (SELECT max(key) FROM messages),
+    (SELECT max(key) FROM blobs), (SELECT max(key) FROM chunks))) FROM keys k
+"""
+
+
+class PostgresSite:
+    """A database, on one connection of its own."""
+
+    def __init__(self, url: str) -> None:
+        self._target = ConnectionTarget(url)
+        self._wire: ServerConnection | None = None
+        self.location = str(self._target)
+        self.machine = machine()
+
+    def is_store(self) -> bool:
+        row = self._one(_TABLES)
+        return row is not None and row[0] > 0
+
+    def note(self, *states: State) -> MoveState | None:
+        row = self._one(
+            "SELECT id, state, place FROM moves WHERE state = ANY (%s) ORDER BY at DESC LIMIT 1", [list(states)]
+        )
+        return MoveState(*row) if row else None
+
+    # --- the source ---------------------------------------------------------------------------------------------------
+
+    def block_writes(self, note: MoveState, now: int) -> None:
+        with self._writing() as wire:
+            wire.execute(_shut(note))
+            # After the trigger: no turn can start between this check and the commit.
+            row = wire.execute("SELECT count(*) FROM sessions WHERE running_id IS NOT NULL").fetchone()
+            if row and row[0]:
+                raise busy(self.location, row[0])
+            wire.execute(_NOTE, (*note, now))
+
+    def allow_writes(self, note: MoveState) -> None:
+        with self._writing() as wire:
+            if not wire.execute("DELETE FROM moves WHERE id = %s AND state = 'leaving'", (note.id,)).rowcount:
+                raise already_moved(self.location, note)
+            wire.execute(_OPEN)
+
+    def mark_moved(self, note: MoveState) -> None:
+        with self._writing() as wire:
+            if not wire.execute("UPDATE moves SET state = 'left' WHERE id = %s", (note.id,)).rowcount:
+                raise called_off(self.location)
+
+    def hosts(self) -> dict[str, str]:
+        return dict(self._all("SELECT machine, host FROM hosts"))
+
+    def rows(self, table: Table, after: Row | None) -> list[Row]:
+        return self._all(_ours(table.select(from_start=after is None)), [*(after or ()), table.step])
+
+    def count(self, table: Table) -> int:
+        row = self._one(table.select_count())
+        return row[0] if row else 0
+
+    # --- the target ---------------------------------------------------------------------------------------------------
+
+    def prepare_target(self, note: MoveState, now: int) -> None:
+        with self._writing() as wire:
+            wire.execute(_shut(note))
+            for table in TABLES:
+                if wire.execute(table.select_last().encode()).fetchone() is not None:
+                    raise occupied(self.location, table.name)
+            wire.execute(_NOTE, (*note, now))
+            wire.execute("ALTER TABLE backstay_schema RENAME TO backstay_moving")
+
+    def last(self, table: Table) -> Row | None:
+        return self._one(table.select_last())
+
+    def add(self, table: Table, rows: Sequence[Row]) -> None:
+        columns = sql.SQL(", ").join(map(sql.Identifier, table.columns))
+        copying = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table.name), columns)
+        with self._filling() as wire, wire.cursor() as cursor, cursor.copy(copying) as copy:
+            for row in rows:
+                copy.write_row(row)
+
+    def amend(self, table: Table, amendments: Sequence[Row]) -> None:
+        if amendments:
+            with self._filling() as wire, wire.cursor() as cursor:
+                cursor.executemany(_ours(table.update()).encode(), amendments)
+
+    def finish_target(self, note: MoveState, hosts: Mapping[str, str]) -> None:
+        with self._writing() as wire:
+            if not wire.execute(_ARRIVED, (note.id,)).rowcount:
+                raise finished(self.location)
+            wire.execute(_KEYS)
+            for name, host in hosts.items():
+                wire.execute("INSERT INTO hosts (machine, host) VALUES (%s, %s)", (name, host))
+            wire.execute(_OPEN)
+            wire.execute("ALTER TABLE backstay_moving RENAME TO backstay_schema")
+            # Without statistics the server would plan as if the tables were empty.
+            wire.execute(sql.SQL("ANALYZE {}").format(sql.SQL(", ").join(sql.Identifier(t.name) for t in TABLES)))
+
+    def close(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+
+    # --- within -------------------------------------------------------------------------------------------------------
+
+    def _one(self, question: str, parameters: Sequence[Any] = ()) -> Row | None:  # Any: the driver's parameters
+        return next(iter(self._all(question, parameters)), None)
+
+    def _all(self, question: str, parameters: Sequence[Any] = ()) -> list[Row]:  # Any: the driver's parameters
+        with self._in_our_words() as wire:
+            return wire.execute(question.encode(), parameters).fetchall()
+
+    @contextmanager
+    def _writing(self) -> Iterator[ServerConnection]:
+        with self._in_our_words() as wire, wire.transaction():
+            if wire.timeouts:
+                wire.execute(wire.timeouts.encode())
+            yield wire
+
+    @contextmanager
+    def _filling(self) -> Iterator[ServerConnection]:
+        with self._writing() as wire:
+            if wire.execute("SELECT 1 FROM moves WHERE state = 'arriving' FOR SHARE").fetchone() is None:
+                raise finished(self.location)
+            yield wire
+
+    @contextmanager
+    def _in_our_words(self) -> Iterator[ServerConnection]:
+        try:
+            if self._wire is None:
+                self._wire = ServerConnection.connect(
+                    self._target.conninfo, name=lambda: "move", settings=_SETTINGS, failed=_ignored
+                )
+            yield self._wire
+        except psycopg.Error as error:
+            raise translated(error, self.location) from error
+
+
+def _ours(statement: str) -> str:
+    """A statement in the notation of the driver."""
+    return statement.replace("?", "%s")
+
+
+def _shut(note: MoveState) -> sql.Composed:
+    return sql.SQL(_SHUT).format(sql.Literal(f"{MOVED} {note.location}"))
+
+
+def _ignored(error: Exception | None) -> None:
+    """Ignore the error: there is no pool here."""

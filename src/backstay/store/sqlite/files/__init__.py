@@ -1,0 +1,1 @@
+"""The files of a SQLite store: creation, locks, identity."""

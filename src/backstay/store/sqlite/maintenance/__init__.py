@@ -1,0 +1,1 @@
+"""Checkup, rescue, vacuum and moves of a SQLite file."""

@@ -1,0 +1,10 @@
+-- The agents that a process serves or has served. A message for any other name would wait for ever.
+CREATE TABLE served_agents (
+    name             TEXT    NOT NULL PRIMARY KEY,
+    first_served_at  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO served_agents (name, first_served_at)
+SELECT agent, min(started_at) FROM turns
+WHERE agent IS NOT NULL AND agent <> 'backstay.compactor' AND started_at IS NOT NULL
+GROUP BY agent;

@@ -1,0 +1,1 @@
+"""The single steps of exports and imports."""

@@ -1,0 +1,1 @@
+"""Verbs that move a session to another window."""

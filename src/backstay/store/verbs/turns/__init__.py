@@ -1,0 +1,1 @@
+"""Verbs of turns, and the event log and the messages that they write."""

@@ -1,0 +1,215 @@
+"""The power fails at any moment: what was acknowledged as durable is there, in whatever state the disk was caught."""
+
+import random
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import pytest
+
+from backstay.errors import CorruptRecord, StoreError
+from backstay.model import message as m
+from backstay.model.content import Text, Usage
+from backstay.model.event import TailLost
+from backstay.model.limits import Limits
+from backstay.model.turn import Completed
+from backstay.store import Store
+from backstay.store.engine import Transaction
+from backstay.store.sqlite.engine import SqliteEngine
+from backstay.testing.manual_clock import ManualClock
+from tests.crash.disk_images import Fate, Image, Platter, lay, nothing, torn
+from tests.crash.oracle import Recording, after_a_reboot, record
+from tests.crash.sql_audit import audit
+from tests.crash.worker_processes import WorkerProcesses
+from tests.crash.workload import ME, Acknowledged, Open, Opener, Story, a_day, a_random_day, started, story
+from tests.open_sqlite import open_sqlite
+from tests.simulated_disk import Disk, Link, Mark, Recorded, Sync, Tape
+
+T = TypeVar("T")
+
+
+def test_power_loss_at_any_step_keeps_every_durable_verb(desk: Path, auditor: WorkerProcesses, rounds: int) -> None:
+    played = record(a_day, desk)
+    ways = range(1 + rounds // 50)
+
+    losses = crash(played, desk, auditor, fates=lambda number: (nothing, *(torn(1000 * number + way) for way in ways)))
+
+    assert list(losses) == []
+
+
+def test_power_loss_on_any_day_keeps_every_durable_verb(desk: Path, auditor: WorkerProcesses, rounds: int) -> None:
+    for seed in range(rounds):
+        played = record(a_random_day(seed), desk / f"day-{seed}")
+
+        losses = crash(played, desk, auditor, fates=lambda number: (nothing, torn(number)), when=around_syncs)
+
+        assert list(losses) == [], f"{seed=}"
+
+
+def test_power_loss_while_the_log_is_copied_back_keeps_every_durable_verb(desk: Path, auditor: WorkerProcesses) -> None:
+    played = record(many_large_messages, desk)
+    assert any(step.file == "store.db" for step in played.steps[1000:] if isinstance(step, Sync))
+    sample = random.Random(1).sample(range(len(played.steps)), 20)
+
+    losses = crash(
+        played,
+        desk,
+        auditor,
+        fates=lambda number: (nothing, torn(number)),
+        when=lambda number, step: number in sample or (around_syncs(number, step) and number > len(played.steps) // 3),
+    )
+
+    assert list(losses) == []
+
+
+@pytest.mark.parametrize("stored", range(5))
+def test_words_that_a_power_loss_took_from_a_living_holder_are_written_again(desk: Path, stored: int) -> None:
+    words = [Text(f"word {number} ") for number in range(4)]
+    tape, platter = Tape(), Platter()
+    with Disk(tape) as disk, open_sqlite(desk / "played" / "store.db", disk=disk) as store:
+        turn = started(store, store.create(owner=ME).id, "count")
+        for number, word in enumerate(words):
+            if number == stored:
+                turn = store.checkpoint(turn, [Usage(input_tokens=1)]).open  # It is synced, and all before it.
+            turn = store.checkpoint(turn, [word]).open
+        for step in tape.steps:
+            platter.turn(step)
+
+    # The disk is back with what was synced. The holder never noticed, and writes on.
+    with open_sqlite(lay(platter.image(nothing), desk / "image")) as store:
+        turn = store.checkpoint(turn, [Text("and ")]).open
+        finished = store.finish(turn, Completed(), bodies=[Text("done")])
+
+        assert finished.turn.outcome == Completed()
+        [answer] = store.messages(turn.session, owner=ME).messages[1:]
+        assert (answer.text, answer.partial) == ("word 0 word 1 word 2 word 3 and done", False)
+        events = store.events_after(turn.session, owner=ME).events
+        lost = [event.number for event in events if event.body == TailLost(rewritten=True)]
+        # After the creation, the submission, the start, the words that were synced, and the usage.
+        assert lost == [4 + stored if stored < len(words) else 3]
+
+
+def test_power_loss_while_a_store_is_created_leaves_one_that_opens(
+    desk: Path, auditor: WorkerProcesses, rounds: int
+) -> None:
+    played = record(a_first_opening, desk)
+    assert any(isinstance(step, Link) and step.name == "store.db" for step in played.steps), "it was built elsewhere"
+    ways = range(10 + rounds)
+
+    losses = crash(played, desk, auditor, fates=lambda number: (nothing, *(torn(1000 * number + way) for way in ways)))
+
+    assert list(losses) == []
+
+
+def test_the_harness_finds_a_store_that_syncs_too_seldom(desk: Path, auditor: WorkerProcesses) -> None:
+    played = record(a_day, desk, opener=NeverDurable)
+
+    losses = list(crash(played, desk, auditor, fates=lambda number: (nothing,), when=around_syncs))
+
+    assert losses
+    assert {loss.complaint for loss in losses} == {"lost"}
+
+
+def test_the_harness_finds_a_disk_that_lies_about_its_syncs(desk: Path, auditor: WorkerProcesses) -> None:
+    honest = record(a_day, desk)
+    lying = Recording([step for step in honest.steps if not isinstance(step, Sync)], *honest[1:])
+
+    losses = list(
+        crash(lying, desk, auditor, fates=lambda number: (torn(number),), when=lambda number, _: number % 10 == 0)
+    )
+
+    assert losses
+
+
+# --- crashing -------------------------------------------------------------------------------------------------------
+
+
+class Loss(NamedTuple):
+    """A crash that broke a promise."""
+
+    number: int
+    fate: str
+    complaint: str
+
+
+def crash(
+    played: Recording,
+    folder: Path,
+    auditor: WorkerProcesses,
+    *,
+    fates: Callable[[int], Iterable[Fate]],
+    when: Callable[[int, Recorded], bool] = lambda number, step: True,
+) -> Iterator[Loss]:
+    """Cut the power before each of these steps, in each of these ways; what was lost that was promised."""
+    judged: set[tuple[object, ...]] = set()
+    for number, (verbs, step, platter) in enumerate(played.crashes()):
+        for fate in fates(number) if when(number, step) else ():
+            image = platter.image(fate)
+            case = (verbs, *(sha256(content).digest() for _, content in sorted(image.items())))
+            if case in judged:
+                continue
+            judged.add(case)
+            complaint = _judge(image, played.allowed(verbs, power_lost=True), folder, auditor)
+            if complaint:
+                yield Loss(number, fate.__name__, complaint)
+
+
+def _judge(image: Image, allowed: Iterable[Story], folder: Path, auditor: WorkerProcesses) -> str:
+    """Nothing, or the promise that this image breaks."""
+    path = lay(image, folder / "image")
+    try:
+        with open_sqlite(path, clock=after_a_reboot()) as store:
+            told = story(store)
+        (wrong,) = auditor.all(audit, path)
+        return f"corrupt: {wrong}" if wrong else "" if told in allowed else "lost"
+    except CorruptRecord as error:
+        return f"corrupt: {error}"
+    except StoreError as error:
+        return f"refused: {error}"
+    except AssertionError as error:
+        return f"a story that cannot be: {error}"
+    finally:
+        shutil.rmtree(path.parent)
+
+
+def around_syncs(_: int, step: Recorded) -> bool:
+    """The moments at which a promise is made or kept."""
+    return isinstance(step, Sync | Mark)
+
+
+# --- what is crashed ------------------------------------------------------------------------------------------------
+
+
+def a_first_opening(open_it: Open) -> Iterator[Acknowledged]:
+    """Nothing but a new store."""
+    open_it()
+    yield Acknowledged("open")
+
+
+def many_large_messages(open_it: Open) -> Iterator[Acknowledged]:
+    """So much that the log is copied back into the file in the middle of it."""
+    store = open_it()
+    room = store.create(owner=ME).id
+    yield Acknowledged("create")
+    for number in range(7):
+        store.record(room, [m.user(f"{number}" * 900_000)], owner=ME)
+        yield Acknowledged("record")
+
+
+class NeverDurable(Opener):
+    """Opens a store with a bug: it acknowledges everything before it is on the disk."""
+
+    def open(self, path: Path, disk: Disk | None) -> Store:
+        vfs = None if disk is None else disk.name
+        return Store(
+            _NeverDurable(path, clock=ManualClock(), limits=Limits(), lease_seconds=30, wait_seconds=10, vfs=vfs)
+        )
+
+
+class _NeverDurable(SqliteEngine):
+    def write(
+        self, verb: Callable[[Transaction], T], *, durable: bool = True, alone: bool = False, look_first: bool = False
+    ) -> T:
+        return super().write(verb, durable=False, alone=alone)

@@ -1,0 +1,171 @@
+"""A process dies at any of its writes: what it was told is stored is there, and what it left is a story."""
+
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from backstay.model.content import Text
+from backstay.model.event import TurnEnded
+from backstay.model.message import user
+from backstay.model.turn import Interrupted
+from backstay.store.sqlite.migrations import SqliteMigration, shipped
+from tests.crash.oracle import Recording, record
+from tests.crash.sql_audit import audit
+from tests.crash.worker_processes import PATIENCE, PROCESSES, WorkerProcesses, die
+from tests.crash.workload import LAST_WORDS, ME, Opener, Story, a_day, a_random_day, address, story
+from tests.effort import stride
+from tests.open_sqlite import open_sqlite
+from tests.simulated_disk import CHANGES, Counts, Disk, Trap
+
+AT_ONCE = 4
+MORE = "CREATE TABLE more (text TEXT); INSERT INTO more SELECT hex(zeroblob(9000)) FROM sessions;"
+NEWER = (*shipped(), SqliteMigration(shipped()[-1].number + 1, "more.sql", MORE))
+NEVER = 1 << 40
+
+
+def test_a_process_killed_at_any_write_leaves_acknowledged_verbs_and_no_half_one(
+    desk: Path, auditor: WorkerProcesses
+) -> None:
+    played = record(a_day, desk)
+    last = writes(played)
+
+    for death in deaths(desk, range(1, last + 1, stride(last))):
+        assert told_twice(death, auditor) in played.allowed(death.acknowledged), f"killed at write {death.number}"
+
+
+def test_a_process_killed_on_any_day_leaves_every_acknowledged_verb_and_no_half_one(
+    desk: Path, auditor: WorkerProcesses, rounds: int
+) -> None:
+    for seed in range(rounds):
+        played = record(a_random_day(seed), desk / f"day-{seed}")
+        last = writes(played)
+
+        for death in deaths(desk / f"day-{seed}", range(1 + seed % 50, last, last // 12), seed):
+            assert told_twice(death, auditor) in played.allowed(death.acknowledged), f"{seed=} write {death.number}"
+
+
+def test_a_process_killed_at_any_write_of_a_migration_leaves_the_old_or_new_schema(
+    desk: Path, auditor: WorkerProcesses
+) -> None:
+    with Disk(counts := Counts()) as disk:
+        an_old_store(desk / "counted" / "store.db")
+        open_sqlite(desk / "counted" / "store.db", disk=disk, steps=NEWER).close()
+
+    for number in range(1, counts.changes + 1):
+        path = desk / f"migration-{number}" / "store.db"
+        an_old_store(path)
+        process = PROCESSES.Process(target=migrate_and_die, args=(path, number))
+        process.start()
+        process.join(PATIENCE)
+        assert process.exitcode == -9
+        with open_sqlite(path, steps=NEWER) as store:
+            (session,) = store.list(owner=ME).sessions
+            assert store.messages(session.id, owner=ME).messages[0].text == "kept"
+        assert auditor.all(audit, path) == [[]]
+
+
+def test_the_turn_of_a_dead_process_is_interrupted_once_however_many_look_at_once(desk: Path) -> None:
+    (death,) = deaths(desk, [NEVER])
+
+    with WorkerProcesses(4) as workers:
+        first, *others = workers.all(look, death.path)
+
+    assert others == [first, first, first]
+    with open_sqlite(death.path) as store:
+        (fork,) = store.list(owner=ME).sessions
+        events = store.events_after(fork.id, owner=ME).events
+        last = store.messages(fork.id, owner=ME).messages[-1]
+    endings = [event.body for event in events if isinstance(event.body, TurnEnded)]
+    assert [isinstance(ending.outcome, Interrupted) for ending in endings] == [False, True]
+    assert (last.parts, last.partial) == ((Text(LAST_WORDS),), True)
+
+
+# --- dying ----------------------------------------------------------------------------------------------------------
+
+
+class Death(NamedTuple):
+    """A process that was killed just before its n-th write, and what it had been told by then."""
+
+    number: int
+    path: Path
+    acknowledged: int
+
+
+def writes(played: Recording) -> int:
+    """How often the play changed the disk."""
+    return sum(isinstance(step, CHANGES) for step in played.steps)
+
+
+def deaths(folder: Path, numbers: Sequence[int], seed: int | None = None) -> Iterator[Death]:
+    """Play it anew in a process of its own for each of these writes, and kill it there; a few at a time."""
+    for first in range(0, len(numbers), AT_ONCE):
+        begun = [_begin(folder / f"death-{number}", number, seed) for number in numbers[first : first + AT_ONCE]]
+        for number, (process, pipe) in zip(numbers[first:], begun, strict=False):
+            acknowledged = _listen(pipe)
+            process.join(PATIENCE)
+            assert process.exitcode == -9
+            process.close()
+            yield Death(number, folder / f"death-{number}" / "store.db", acknowledged)
+
+
+def _begin(folder: Path, number: int, seed: int | None) -> "tuple[ForkServerProcess, Connection[Any, Any]]":
+    ours, theirs = PROCESSES.Pipe(duplex=False)
+    process = PROCESSES.Process(target=_play_and_die, args=(folder / "store.db", number, seed, theirs))
+    process.start()
+    theirs.close()
+    return process, ours
+
+
+def _play_and_die(path: Path, number: int, seed: int | None, pipe: "Connection[Any, Any]") -> None:
+    play = a_day if seed is None else a_random_day(seed)
+    with Disk(Trap(number, die)) as disk:
+        for _ in play(Opener(path, disk)):
+            pipe.send_bytes(b"acknowledged")
+        die()
+
+
+def _listen(pipe: "Connection[Any, Any]") -> int:
+    heard = 0
+    with pipe:
+        while True:
+            assert pipe.poll(PATIENCE), "it neither lives nor dies"
+            try:
+                pipe.recv_bytes()
+            except EOFError:
+                return heard
+            heard += 1
+
+
+def an_old_store(path: Path) -> None:
+    """A store that was made before there was a second migration."""
+    with open_sqlite(path) as store:
+        store.record(address("kitchen"), [user("kept")], owner=ME)
+
+
+def migrate_and_die(path: Path, number: int) -> None:
+    """Open it with the newer version, as far as its n-th write."""
+    with Disk(Trap(number, die)) as disk:
+        open_sqlite(path, disk=disk, steps=NEWER).close()
+    die()
+
+
+# --- looking --------------------------------------------------------------------------------------------------------
+
+
+def told_twice(death: Death, auditor: WorkerProcesses) -> Story:
+    """The story after a death, told the same by whoever looks first and whoever looks again; the file is sound."""
+    with open_sqlite(death.path) as store:
+        first = story(store)
+    with open_sqlite(death.path) as store:
+        again = story(store)
+    assert first == again
+    assert auditor.all(audit, death.path) == [[]]
+    return first
+
+
+def look(_: int, path: Path) -> Story:
+    """The story as this process tells it."""
+    with open_sqlite(path) as store:
+        return story(store)

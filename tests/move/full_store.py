@@ -1,0 +1,124 @@
+"""A store with rows in every table, and everything that its API returns about them."""
+
+from hashlib import sha256
+from typing import NamedTuple
+
+from backstay import Address, Attachment, NewMessage, Store, Text, ToolCall, ToolResult, Ttl
+from backstay.model import message as m
+from backstay.model.event import FeedEvent
+from backstay.model.ids import SessionId, TurnId, UploadId
+from backstay.model.search.results import SearchHit
+from backstay.model.session import Filing
+from backstay.model.token import Token
+from backstay.model.turn import Completed
+from tests.contract.builders import ME, STRANGER, Seen, look, run, start
+
+CHAT = Address.chat("matrix", "group", chat="kitchen")
+DESK = Address.workspace("/srv/repo", scope="run-7", agent="reviewer")
+PHOTO = b"\x00a photograph of a cat\xff" * 3_000
+HASTY = "hasty"
+
+
+class FullStore(NamedTuple):
+    """What somebody who was there still holds when the store has moved."""
+
+    chat: SessionId
+    supervisor: SessionId
+    fork: SessionId
+    gone: SessionId
+    asked: TurnId
+    called: TurnId
+    upload: UploadId
+    photo: str
+
+
+def fill_store(store: Store, turns: int = 0, cuts: int = 2) -> FullStore:
+    """Fork, tombstone, compaction, tools, queue, blobs, drafts, folds; so many plain turns, and so many undone."""
+    chat = store.resolve(CHAT, owner=ME, ttl=Ttl(idle=86_400)).session.id
+    asked = store.submit(CHAT, "is anybody here?", owner=ME, request_id="first", start=True)
+    assert asked.opened is not None
+    store.finish(asked.opened, Completed(), bodies=[Text("a harbour, "), Text("and ships")])
+    photo = _attach(store, chat)
+    opened = store.checkpoint(start(store, chat, "look"), [Text("hm"), ToolCall("c1", "look", {"in": "fridge"})]).open
+    called = store.finish(store.checkpoint(opened, [ToolResult("c1", ["milk"])]).open, Completed()).turn.id
+    for number in range(cuts):
+        run(store, chat, f"question {number}", f"answer {number}")
+        store.undo(chat, owner=ME)
+    fork = store.fork(chat, owner=ME).id
+    here = store.session(chat, owner=ME)
+    store.rotate(chat, [m.summary("there is milk")], owner=ME, parent=here.window, keep_from=here.length - 1)
+    source = store.create(owner=ME).id
+    run(store, source, "to be kept", "by a fork")
+    store.fork(source, owner=ME)
+    store.delete(source, owner=ME)
+    supervisor = store.resolve(DESK, owner=ME).session.id
+    for number in range(turns):
+        store.record(supervisor, [m.user(f"plain question {number}"), m.assistant(f"plain answer {number}")], owner=ME)
+    store.fold(older_than=-1)
+    busy = start(store, supervisor, "wait")
+    store.submit(DESK, "next, please", owner=ME, agent=HASTY, request_id="next")
+    store.finish(busy, Completed(), bodies=[Text("done")])
+    store.save_draft(supervisor, "half a thou", owner=ME)
+    store.mark_read(supervisor, 2, owner=ME)
+    store.rename(fork, "the other way", owner=ME)
+    store.file(fork, Filing(metadata={"topic": "fridges"}), owner=ME)
+    store.forget(called, owner=ME)
+    store.add_token(owner=ME, name="a key", hash=sha256(b"a secret").digest())
+    store.record(store.create(owner=STRANGER).id, [m.user("a harbour of mine")], owner=STRANGER)
+    return FullStore(chat, supervisor, fork, source, asked.turn.id, called, _upload(store, PHOTO[:100]), photo)
+
+
+def _attach(store: Store, session: SessionId) -> str:
+    blob = store.finish_upload(_upload(store, PHOTO), owner=ME)
+    photo = Attachment(blob.hash, "cat.png", "image/png", blob.size)
+    store.record(session, [NewMessage(role="user", parts=(Text("see"), photo))], owner=ME)
+    return blob.hash
+
+
+def _upload(store: Store, data: bytes) -> UploadId:
+    upload = store.begin_upload(owner=ME)
+    for at in range(0, len(data), 10_000):
+        store.upload_chunk(upload, at, data[at : at + 10_000], owner=ME)
+    return upload
+
+
+class StoreContents(NamedTuple):
+    """All that a store tells of everybody."""
+
+    seen: tuple[Seen, ...]
+    feed: tuple[FeedEvent, ...]
+    found: tuple[SearchHit, ...]
+    exports: tuple[bytes, ...]
+    tokens: tuple[Token, ...]
+    end: int
+
+
+def contents_of(store: Store) -> StoreContents:
+    """The whole story, as its owners may read it."""
+    seen, feed, found, exports, end = [], [], [], [], 0
+    for owner in (ME, STRANGER):
+        for session in store.list(owner=owner, limit=1000).sessions:
+            first = look(store, session.id, owner=owner)
+            turns = sorted({event.turn for event in first.events if event.turn is not None})
+            seen.append(look(store, session.id, turns, owner=owner))
+            exports.append(store.export(session.id, owner=owner).to_json())
+        feed += _feed(store, owner)
+        store.index()
+        # Which of two texts is the better match is an engine's own affair.
+        found += sorted(store.search("harbour", owner=owner, limit=100).hits, key=lambda hit: hit.message)
+        end = store.feed(None, owner=owner).next
+    return StoreContents(tuple(seen), tuple(feed), tuple(found), tuple(exports), store.tokens(owner=ME), end)
+
+
+def _feed(store: Store, owner: str) -> list[FeedEvent]:
+    events: list[FeedEvent] = []
+    position, more = 0, True
+    while more:
+        page = store.feed(position, owner=owner)
+        events, position, more = [*events, *page.events], page.next, page.more
+    return events
+
+
+def blob(store: Store, hash: str) -> bytes:
+    """The bytes of an attachment."""
+    return b"".join(store.read_blob(hash, owner=ME, start=at, length=1 << 14) for at in range(0, len(PHOTO), 1 << 14))

@@ -1,0 +1,27 @@
+"""Keeps a folder as long as a test run lives, and removes it when that has ended, however it did.
+
+A program of its own: `python folder_remover.py <folder>`, with one end of a pipe that the test run holds. It needs
+nothing but the standard library.
+"""
+
+import shutil
+import sys
+import threading
+from pathlib import Path
+
+# Servers that stop at the same moment may still write; they are given so many tries of so many seconds.
+TRIES, PAUSE = 200, 0.1
+
+
+def main(folder: Path) -> None:
+    """Wait for the end of the pipe, then remove the folder."""
+    sys.stdin.read()
+    for _ in range(TRIES):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        threading.Event().wait(PAUSE)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,82 @@
+"""A subscription: it wakes its reader when the event log ends elsewhere than where the reader stands, and only then."""
+
+import asyncio
+
+import pytest
+
+from backstay.model.event import START, UNSEEN, Cursor
+from backstay.model.ids import SessionId
+from backstay.runtime.events.notifier import Subscription
+
+
+def at(number: int, fence: int = 1) -> Cursor:
+    return Cursor(fence=fence, number=number)
+
+
+@pytest.fixture
+def subscription() -> Subscription:
+    return Subscription(SessionId("ses_1"), "local")
+
+
+@pytest.mark.parametrize(
+    ("head", "news"),
+    [
+        (at(5), False),
+        (at(6), True),
+        (at(4), True),
+        (at(5, fence=2), True),
+        (START, True),
+    ],
+    ids=["the same event", "a longer log", "a shorter log", "another event under its number", "no log"],
+)
+def test_a_reader_has_news_when_the_log_ends_with_another_event_than_it_read(
+    subscription: Subscription, head: Cursor, news: bool
+) -> None:
+    subscription.advance(head, 1)
+
+    assert subscription.must_read(at(5)) is news
+
+
+def test_a_reader_without_a_fence_has_no_news_at_its_number(subscription: Subscription) -> None:
+    subscription.advance(at(5), 1)
+
+    assert not subscription.must_read(at(5, fence=UNSEEN))
+
+
+def test_a_head_from_before_the_last_read_is_not_news(subscription: Subscription) -> None:
+    subscription.advance(at(4), 1)
+    assert subscription.must_read(START)
+
+    assert not subscription.must_read(at(5))
+
+
+async def test_a_log_that_falls_back_to_the_last_known_head_is_news(subscription: Subscription) -> None:
+    subscription.advance(at(4), 1)
+    assert subscription.must_read(START)
+    # The reader finds an event that nobody has told of.
+    waiting = asyncio.create_task(subscription.wait_past(at(5)))
+    await asyncio.sleep(0)
+    subscription.advance(at(4), 2)
+    await waiting
+
+
+def test_a_head_that_is_told_while_a_reader_reads_is_news_after_it(subscription: Subscription) -> None:
+    subscription.advance(at(5), 1)
+    assert subscription.must_read(START)
+    subscription.advance(at(4), 2)
+
+    assert subscription.must_read(at(5))
+
+
+def test_the_same_head_told_again_wakes_nobody() -> None:
+    changed = asyncio.Event()
+    subscription = Subscription(SessionId("ses_1"), "local", changed=changed)
+    subscription.advance(at(5), 1)
+    assert subscription.must_read(START)
+    assert not subscription.must_read(at(5))
+    changed.clear()
+
+    subscription.advance(at(5), 2)
+
+    assert not changed.is_set()
+    assert not subscription.must_read(at(5))
