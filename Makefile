@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve test check check-format check-lint check-types check-layers check-names bench bench-peers crash lowest reference lock vendor \
+.PHONY: help serve test check check-format check-lint check-types check-layers check-names bench bench-peers crash clients lowest reference lock vendor \
 	pictures clean chromium
 
 help: ## show this list
@@ -65,13 +65,21 @@ bench-peers: .venv/.installed ## measure beside other session stores; writes doc
 
 # Where `make test` tries a sample: every step of a sweep, many more kills and examples, every engine.
 SWEEPS = tests/cli/test_organise_commands.py tests/cli/test_send_command.py tests/crash tests/move/test_killed_move.py \
-	tests/postgres tests/runtime/test_random_actions.py tests/runtime_processes tests/web/test_accessibility.py \
-	tests/server/test_many_clients.py tests/server/test_openapi.py tests/server/test_openai_fuzz.py \
-	tests/server/test_shutdown.py tests/store/test_edited_documents.py tests/store/test_killed_import.py \
+	tests/postgres tests/runtime/turns/test_random_actions.py tests/runtime_processes tests/web/test_accessibility.py \
+	tests/server/process/test_many_clients.py tests/server/http/test_openapi.py tests/server/openai/test_openai_fuzz.py \
+	tests/server/process/test_shutdown.py tests/store/documents/test_edited_documents.py tests/store/documents/test_killed_import.py \
 	tests/store/test_postgres_contract.py tests/store/test_races.py tests/store/test_state_machine.py
 
 crash: .venv/.installed chromium ## kill writers many more times than `make test` does (BACKSTAY_CRASH_ROUNDS=200)
 	BACKSTAY_CRASH_ROUNDS=$(BACKSTAY_CRASH_ROUNDS) .venv/bin/python -m pytest $(SWEEPS) $(ARGS)
+
+# Clients of other makers, in environments of their own, made once from their locks.
+clients: .venv/.installed .venv-clients/.packages tests/clients/node/node_modules/.package-lock.json ## test with the unmodified clients of OpenAI's API and with generated ones (needs npm)
+	BACKSTAY_CLIENTS=1 .venv/bin/python -m pytest -n 0 tests/clients $(ARGS)
+
+tests/clients/node/node_modules/.package-lock.json: tests/clients/node/package-lock.json
+	cd tests/clients/node && npm ci --ignore-scripts --no-audit --no-fund
+	@touch $@
 
 lowest: .venv-lowest/.installed ## run every test with the oldest supported dependencies
 	.venv-lowest/bin/python -m pytest $(SIDE_BY_SIDE) $(TESTS) $(ARGS)
@@ -80,10 +88,11 @@ reference: .venv/.installed ## write docs/reference from declarations in the cod
 	.venv/bin/python -m reference
 
 lock: .venv-lock/.uv-$(UV_VERSION) ## write requirements/*.lock from pyproject.toml (ARGS=--upgrade raises every pin)
-	$(COMPILE) pyproject.toml --group dev --extra acp --extra postgres $(ARGS) --output-file requirements/dev.lock
+	$(COMPILE) pyproject.toml --group dev --extra acp --extra mcp --extra postgres $(ARGS) --output-file requirements/dev.lock
 	$(COMPILE) pyproject.toml --constraints requirements/dev.lock $(ARGS) --output-file requirements/runtime.lock
 	$(COMPILE) --group pyproject.toml:build --constraints requirements/dev.lock $(ARGS) --output-file requirements/build.lock
-	$(COMPILE) pyproject.toml --group build --group test --extra acp --extra postgres --resolution lowest-direct --upgrade --output-file requirements/lowest.lock
+	$(COMPILE) pyproject.toml --group build --group test --extra acp --extra mcp --extra postgres --resolution lowest-direct --upgrade --output-file requirements/lowest.lock
+	$(COMPILE) tests/clients/python/requirements.in $(ARGS) --output-file tests/clients/python/requirements.lock
 
 vendor: ## bundle the libraries of the web UI again, from the versions in vendor/package-lock.json (needs npm)
 	cd vendor && npm ci --ignore-scripts --no-audit --no-fund && node bundle.js
@@ -92,7 +101,7 @@ pictures: .venv/.installed chromium ## take the pictures of the web UI in docs/p
 	.venv/bin/python -m tests.web.pictures
 
 clean: ## remove environments, caches and built packages
-	rm -rf .venv .venv-serve .venv-lowest .venv-lock .venv-peers .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist vendor/node_modules
+	rm -rf .venv .venv-serve .venv-lowest .venv-lock .venv-peers .venv-clients .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist vendor/node_modules tests/clients/node/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 COMPILE = .venv-lock/bin/uv --no-config pip compile --quiet --universal --python-version 3.11 \
@@ -106,6 +115,9 @@ COMPILE = .venv-lock/bin/uv --no-config pip compile --quiet --universal --python
 
 # The small environment of `make serve`: what an installed Backstay needs, and the tool that links src/ into it.
 .venv-serve/.packages: requirements/runtime.lock requirements/build.lock
+	$(make-environment)
+
+.venv-clients/.packages: tests/clients/python/requirements.lock
 	$(make-environment)
 
 .venv-lowest/.packages: requirements/lowest.lock
@@ -143,4 +155,4 @@ endef
 
 # After a move of the checkout, or without its interpreter, an environment looks complete but does not work: make it again.
 broken = $(if $(filter-out $(shell $(1)/bin/python -ISc 'print(open("$(1)/.packages").read())' 2>/dev/null),$(CURDIR)),$(1)/.packages)
-.PHONY: $(foreach environment,.venv .venv-serve .venv-lowest,$(call broken,$(environment)))
+.PHONY: $(foreach environment,.venv .venv-serve .venv-lowest .venv-clients,$(call broken,$(environment)))

@@ -1,7 +1,8 @@
 """`make check-names`: one name, one thing.
 
-Fails if a class name is defined twice in `src/backstay`, if two modules have the same name, if a folder holds more than
-fourteen modules, or if a module name uses a word that is neither in `checks/words.txt` nor in the glossary.
+Fails if a class name is defined twice in `src/backstay`, if two modules have the same name, or if a module name uses a
+word that is neither in `checks/words.txt` nor in the glossary; and if a folder, also of the tests and the benchmarks,
+holds more than fourteen modules.
 """
 
 import ast
@@ -13,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "backstay"
+ROOTS = (SOURCE, ROOT / "tests", ROOT / "benchmarks", ROOT / "reference", ROOT / "checks")
 MOST_MODULES = 14
 # Each engine has its own implementation of these; some have a common interface above both.
 ENGINE_FOLDERS = ("store/sqlite", "store/postgres")
@@ -61,8 +63,9 @@ def unknown_words() -> Iterator[str]:
 def crowded_folders() -> Iterator[str]:
     """Folders with too many modules."""
     counts: dict[Path, int] = defaultdict(int)
-    for module in _modules():
-        counts[module.parent] += module.stem != "__init__"
+    for root in ROOTS:
+        for module in _modules(root):
+            counts[module.parent] += module.stem != "__init__"
     for folder, count in counts.items():
         if count > MOST_MODULES:
             yield f"{_shown(folder)} holds {count} modules, more than {MOST_MODULES}: give its parts packages"
@@ -81,8 +84,8 @@ def _is_engine_pair(found: list[str]) -> bool:
     return len(set(inside)) == len(inside) and all("/store/" in place for place in above)
 
 
-def _modules() -> Iterator[Path]:
-    return (path for path in sorted(SOURCE.rglob("*.py")) if "static" not in path.parts)
+def _modules(root: Path = SOURCE) -> Iterator[Path]:
+    return (path for path in sorted(root.rglob("*.py")) if "static" not in path.parts)
 
 
 def _shown(path: Path) -> str:

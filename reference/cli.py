@@ -25,7 +25,8 @@ escaped in JSON. A command that only reads does not create a store; the store mu
 
 ## Naming a session
 
-By its id (`ses_01kb…`); by a unique beginning of it, with or without `ses_`; or by an address that points to it
+By its id (`ses_01kb…`); by a unique beginning of it, with or without `ses_`, or by its last letters; by its number in
+`backstay list` (1 to 999), or `last` for the first one there; or by an address that points to it
 (`chat://telegram/dm/42`). If several sessions match, the command lists them and does nothing. Shells complete ids: see
 [`backstay completion`](#backstay-completion).
 

@@ -9,7 +9,7 @@ from reference.markdown import code, prose, table, whole
 
 INTRODUCTION = """\
 The event log of a session has no gaps. `turn.events()`, `session.follow()`, `GET /api/sessions/{session}/events` and
-the frames named `story` of `GET /api/events` all return the same events. In JSON, `kind` in the body is the type of the
+the frames named `event` of `GET /api/events` all return the same events. In JSON, `kind` in the body is the type of the
 event; fields with their default value may be left out. Later versions add kinds: skip those that you do not know."""
 
 AROUND = """\

@@ -13,7 +13,8 @@ from reference.markdown import code, description, whole
 
 INTRODUCTION = """\
 Everything that a program needs is in `backstay`; the [glossary](../glossary.md) defines the terms. The app of
-`backstay.open_blocking` has the same methods as that of `backstay.open`, without `await`."""
+`backstay.open_blocking` has the same methods as that of `backstay.open`, without `await`. The client of
+`backstay.connect` has them too, except those that concern the process of an app."""
 
 
 def page() -> str:

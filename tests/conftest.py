@@ -1,8 +1,8 @@
-"""What all tests share.
+"""Fixtures and settings of all tests.
 
 Hypothesis looks for new counter-examples on every developer's machine; in CI it tries the same ones each time, so that
-a change is judged by what it changes. `BACKSTAY_HYPOTHESIS=deep` looks for longer. Nobody is judged by how busy the
-machine is: no example has a deadline.
+a change is judged by its effects only. `BACKSTAY_HYPOTHESIS=deep` searches longer. No example has a deadline, because
+the machine may be busy.
 """
 
 import os

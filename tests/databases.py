@@ -1,4 +1,4 @@
-"""Where a test's store lies: in a file of its own, or in a PostgreSQL database that was emptied for it.
+"""The store of a test: a file of its own, or a PostgreSQL database that was emptied for it.
 
 A test that asks for `place` runs on every engine and names none, unless the engine cannot matter to it. Making a
 database takes as long as a whole test; copying an empty file, or emptying a database, takes a tenth of that.
@@ -53,7 +53,7 @@ def with_empty_store(path: Path) -> Path:
 
 
 def everything_in(place: Place) -> bytes:
-    """All that a closed store has written, wherever it lies."""
+    """All data of a closed store, on any engine."""
     if isinstance(place, Path):
         return b"".join(file.read_bytes() for file in place.parent.iterdir() if file.is_file())
     with psycopg.connect(place) as connection:
@@ -68,18 +68,18 @@ def everything_in(place: Place) -> bytes:
 
 @contextmanager
 def locked(url: str) -> Iterator[None]:
-    """Inside the block every write to the database waits, and reading goes on."""
+    """Inside the block every write to the database waits, and reads continue."""
     with psycopg.connect(url) as connection:
         connection.execute("LOCK TABLE commits IN EXCLUSIVE MODE")
         yield
 
 
 def let_leases_lapse(place: Place, pid: int) -> None:
-    """Let the time pass after which a process that is gone is missed; on its own machine a file lock tells at once."""
+    """Advance the time until a dead process counts as dead; on its own machine a file lock shows it at once."""
     if isinstance(place, Path):
         return
     with psycopg.connect(place) as connection:
-        # Whatever the server still does for the dead has ended when this lock is there.
+        # The server has finished its work for the dead process when this lock is granted.
         connection.execute("LOCK TABLE commits IN EXCLUSIVE MODE")
         connection.execute(
             "UPDATE sessions SET lease_until = 0 WHERE holder IN (SELECT id FROM workers WHERE pid = %s)", (pid,)
@@ -87,7 +87,7 @@ def let_leases_lapse(place: Place, pid: int) -> None:
 
 
 class UsedDatabase:
-    """A database that many tests use, one after the other. Who empties it stays connected: to come costs more."""
+    """A database that many tests use, one after the other. The connection that empties it stays open to save time."""
 
     def __init__(self, url: str) -> None:
         open_store(url).close()
@@ -95,12 +95,12 @@ class UsedDatabase:
         self._broom = psycopg.connect(url, autocommit=True)
 
     def emptied(self) -> str:
-        """Its URL, when there is nothing in it but its tables."""
+        """Its URL, once only its empty tables are left."""
         self._broom.execute(_EMPTY)
         return self._url
 
     def close(self) -> None:
-        """Leave it."""
+        """Close the connection."""
         self._broom.close()
 
 
@@ -123,7 +123,7 @@ def empty_database(used_database: UsedDatabase) -> str:
 class Places(NamedTuple):
     """Gives one place after the other with an empty store in it; only the last one may still be used.
 
-    In a far place every question takes a while: a test that asks many may ask fewer there.
+    A remote store answers slowly: a test with many queries may send fewer there.
     """
 
     fresh: Callable[[], Place]
@@ -133,7 +133,7 @@ class Places(NamedTuple):
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that asks for a place on every engine.
 
-    Where its mark `engines` names some, these are enough: the rest rests on the contract, which every engine keeps.
+    If its mark `engines` names some, only these are used: the contract covers the others.
     A thorough run uses every engine all the same.
     """
     if "places" in metafunc.fixturenames:
@@ -159,7 +159,7 @@ def place(places: Places) -> Place:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def bare_places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Place]]:
-    """Gives one place after the other where no store was ever made."""
+    """Gives one place after the other, each without a store."""
     numbers = itertools.count(1)
     if request.param == "sqlite":
         yield lambda: tmp_path / f"{next(numbers)}" / "store.db"
@@ -178,7 +178,7 @@ def bare_places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Call
 
 @pytest.fixture
 def new_database(postgres: Postgres) -> Iterator[Callable[[], str]]:
-    """Makes databases in which there is nothing; they are gone afterwards."""
+    """Creates empty databases, which are dropped afterwards."""
     made: list[str] = []
 
     def database() -> str:

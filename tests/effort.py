@@ -1,4 +1,4 @@
-"""How much a run tries: a sample of every sweep (`make test`), each step of it (`make crash`), or a long search.
+"""The effort of a run: a sample of every sweep (`make test`), each step of it (`make crash`), or a long search.
 
 `BACKSTAY_CRASH_ROUNDS` is set by `make crash`; `BACKSTAY_HYPOTHESIS=deep` lets Hypothesis search for long.
 """

@@ -1,4 +1,4 @@
-"""Where files lie in memory: programs sync them there as on a disk, and it costs nothing."""
+"""A folder in memory: programs sync files there as on a disk, at no cost."""
 
 import os
 import shutil

@@ -1,6 +1,6 @@
-"""A disk under the test's control: it counts, fails, fills up, dies, and remembers every step for a later crash.
+"""A disk under the test's control: it counts, fails, fills up, dies, and records every step for a later crash.
 
-A disk tells its watchers of each step before it happens; a watcher that raises makes the step fail.
+A disk calls its watchers before each step; a watcher that raises makes the step fail.
 """
 
 import threading
@@ -14,7 +14,7 @@ import apsw
 
 
 class Write(NamedTuple):
-    """Bytes on their way into a file."""
+    """A write of bytes to a file."""
 
     file: str
     offset: int
@@ -35,7 +35,7 @@ class Truncate(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """The file goes away; `lasting` if no power loss can bring it back."""
+    """The file is deleted; `lasting` if no power loss can restore it."""
 
     file: str
     lasting: bool
@@ -49,7 +49,7 @@ class Link(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Bytes on their way out of a file."""
+    """A read of bytes from a file."""
 
     file: str
     offset: int
@@ -57,13 +57,13 @@ class Read(NamedTuple):
 
 
 class LostSync(NamedTuple):
-    """A sync that failed, on a system that then forgets which writes it was for: no later sync brings them back."""
+    """A failed sync on a system that then drops the writes: no later sync restores them."""
 
     file: str
 
 
 class Mark(NamedTuple):
-    """Something the test noticed at this point, such as an acknowledgement."""
+    """An observation of the test at this point, such as an acknowledgement."""
 
     number: int
 
@@ -90,8 +90,10 @@ class Disk(apsw.VFS):
     def __init__(self, *watchers: Watcher) -> None:
         self.name = _new_name()
         self.watchers = list(watchers)
-        # While set, a database file can only be opened for reading, as where the permission to write is missing.
+        # While set, a database file can only be opened for reading, as without write permission.
         self.read_only = False
+        # The same for its log.
+        self.read_only_log = False
         self._turn = threading.RLock()
         self._names: dict[tuple[int, int], str] = {}
         # By its name: this disk may become the default one itself.
@@ -107,13 +109,15 @@ class Disk(apsw.VFS):
         self.unregister()
 
     def tell(self, step: Step) -> None:
-        """Let every watcher see the step that is about to happen, one step at a time."""
+        """Call every watcher before a step, one step at a time."""
         with self._turn:
             for watcher in self.watchers:
                 watcher(step)
 
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
-        if self.read_only and flags[0] & apsw.SQLITE_OPEN_MAIN_DB:
+        if (self.read_only and flags[0] & apsw.SQLITE_OPEN_MAIN_DB) or (
+            self.read_only_log and flags[0] & apsw.SQLITE_OPEN_WAL
+        ):
             flags[0] = flags[0] & ~(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE) | apsw.SQLITE_OPEN_READONLY
         if name is not None and flags[0] & apsw.SQLITE_OPEN_MAIN_DB:
             self._notice_link(Path(name.filename() if isinstance(name, apsw.URIFilename) else name))
@@ -176,7 +180,7 @@ def _name_of(path: Path) -> str:
 
 
 def _expected(error: BaseException | None) -> bool:
-    """A fault that was injected while nobody could be told, as in a close, needs no report."""
+    """A fault that was injected without a caller, as in a close, needs no report."""
     return isinstance(error, apsw.Error)
 
 
@@ -205,7 +209,7 @@ class Counts:
 
     @property
     def changes(self) -> int:
-        """How many steps would leave a trace on the disk."""
+        """The number of steps that change the disk."""
         return sum(self._steps[kind] for kind in CHANGES)
 
     def forget(self) -> None:
@@ -216,7 +220,7 @@ class Counts:
 class Fault:
     """Makes the n-th step of some kinds fail, counted from 1 and from the moment it is armed: once, or from then on.
 
-    `struck` counts the steps that failed. A tape is told of failed syncs.
+    `struck` counts the steps that failed. A tape gets failed syncs.
     """
 
     def __init__(self, kinds: Collection[type[Step]] = CHANGES, tape: "Tape | None" = None) -> None:
@@ -261,7 +265,7 @@ def _io_error(step: Step) -> apsw.IOError:
 
 
 class Quota:
-    """Pretends that the disk holds only so many bytes; None lifts the limit."""
+    """Limits the size of the disk to this number of bytes; None lifts the limit."""
 
     def __init__(self) -> None:
         self.limit: int | None = None
@@ -280,7 +284,7 @@ class Quota:
 
     @property
     def used(self) -> int:
-        """How many bytes the files have grown to under this watch."""
+        """The number of bytes that the files have grown to since the start."""
         return sum(self._sizes.values())
 
     def _grow(self, file: str, size: int) -> None:
@@ -293,7 +297,7 @@ class Quota:
 
 
 class Tape:
-    """Remembers every step that changes the disk, with the marks of the test between them."""
+    """Records every step that changes the disk, with the marks of the test between them."""
 
     def __init__(self) -> None:
         self.steps: list[Recorded] = []
@@ -307,7 +311,7 @@ class Tape:
 
 
 class Trap:
-    """Calls out just before the n-th step that would change the disk: the place to die."""
+    """Calls a function just before the n-th step that would change the disk, such as one that kills the process."""
 
     def __init__(self, number: int, spring: Callable[[], None]) -> None:
         self._left, self._spring = number, spring

@@ -1,8 +1,9 @@
-"""The documentation is executed: its examples run, what it shows is true of the program, its links lead somewhere."""
+"""The documentation is executed: examples run, displayed facts match the program, links lead to files."""
 
 import configparser
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from backstay.config import Settings
 from backstay.model import message
 from reference import PAGES as REFERENCE
 from reference.cli import verbs
+from tests.cli.installed_command import COMMAND
 from tests.documentation.code_blocks import PAGES, ROOT, Block, Command, blocks, named
 from tests.documentation.page_shell import PageShell
 from tests.postgres_servers.postgres import Postgres
@@ -28,10 +30,10 @@ _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 _SPOKEN = re.compile(r"`(backstay(?: [^`]*)?)`")
 _DIRECTIVE = re.compile(r"^ *(\w+) ([^;{]+)[;{ ]*$", re.MULTILINE)
 
-# What a test below looks at without running it: a picture; or a file, of a program of others, or of ours.
+# Blocks that a test below checks without running them: pictures, and files of other programs or of ours.
 _LOOKED_AT = {"text": "", "nginx": ""}
 _FILES = {"backstay.service", "backstay.toml", "postgresql.conf"}
-# All that is on no account run. Whoever adds to this could not run it otherwise.
+# All blocks that are never run. Add one only if it cannot be run.
 NOT_RUN = {
     ("README.md", "make test"),
     ("CONTRIBUTING.md", "make test"),
@@ -40,7 +42,14 @@ NOT_RUN = {
     ("CONTRIBUTING.md", "make test TESTS=tests 'ARGS=-x -k wheel'"),
     ("docs/quickstart.md", "pip install backstay"),
     ("docs/howto/deploy.md", "nginx"),
+    ("docs/howto/deploy.md", "podman build -t backstay ."),
+    ("docs/howto/deploy.md", "podman compose up --detach"),
+    ("docs/howto/deploy.md", "podman compose exec server backstay link"),
+    ("docs/howto/deploy.md", "pip install ."),
+    ("docs/howto/deploy.md", "pipx install ."),
+    ("docs/howto/deploy.md", "uv tool install ."),
     ("docs/howto/agents.md", "pip install 'backstay[acp]'"),
+    ("docs/howto/agents.md", "pip install 'backstay[mcp]'"),
     ("docs/howto/agents.md", "backstay chat --agent acp:gemini"),
     ("docs/howto/agents.md", "backstay send --workspace . --agent 'acp:/opt/agent --flag' '…'"),
     ("docs/howto/agents.md", "backstay serve --agent acp:claude --agent-directory '~/project'"),
@@ -51,7 +60,7 @@ def pages_with(language: str) -> list[Path]:
     return [page for page in PAGES if any(block.language == language for block in blocks(page))]
 
 
-# --- what is run ----------------------------------------------------------------------------------------------------
+# --- executed blocks ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("page", pages_with("python"), ids=named)
@@ -62,7 +71,7 @@ def test_every_example_of_a_page_runs_from_top_to_bottom(
     for url in _DATABASE.findall(page.read_text()):
         monkeypatch.setenv(url, request.getfixturevalue("new_database")())
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("BACKSTAY_AGENT", "scripted")  # whatever else is found on this machine
+    monkeypatch.setenv("BACKSTAY_AGENT", "scripted")  # other agents on this machine are not found
     space: dict[str, object] = {"__name__": "__main__"}
 
     for example in blocks(page):
@@ -74,14 +83,12 @@ def test_every_example_of_a_page_runs_from_top_to_bottom(
 
 
 @pytest.mark.parametrize("page", pages_with("sh"), ids=named)
-def test_every_command_of_a_page_does_what_it_is_there_for(
-    page: Path, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_each_command_of_a_page_succeeds(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     names = {"/var/lib/backstay": str(tmp_path)}
     if "postgresql://localhost/backstay" in page.read_text():
         names["postgresql://localhost/backstay"] = request.getfixturevalue("new_database")()
     with PageShell(tmp_path, names) as shell:
-        # Whoever reads how to do something has done something before.
+        # Readers of a how-to already have a session.
         if page.parent.name == "howto":
             shell.names["ses_01kb…"] = a_conversation(shell.home)
         for block in blocks(page):
@@ -100,7 +107,7 @@ def a_conversation(home: Path) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
-def test_every_block_is_run_or_looked_at_or_says_why_not(page: Path) -> None:
+def test_each_code_block_is_run_or_checked_or_has_a_reason(page: Path) -> None:
     for block in blocks(page):
         is_run = block.language in ("python", "sh") and not block.file
         is_seen = _LOOKED_AT.get(block.language) == block.file or block.file in _FILES
@@ -111,7 +118,7 @@ def test_every_block_is_run_or_looked_at_or_says_why_not(page: Path) -> None:
         assert set(block.left_out) <= spelled, f"{block.place}: the mark names what is not there"
 
 
-def test_what_is_not_run_is_known() -> None:
+def test_blocks_that_are_not_run_are_listed() -> None:
     assert {(named(block.page), one) for page in PAGES for block in blocks(page) for one in left_out(block)} == NOT_RUN
 
 
@@ -123,7 +130,7 @@ def left_out(block: Block) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("words", sorted(words for _, words in NOT_RUN if words.startswith("make ")))
-def test_what_make_is_not_asked_to_do_it_could_do(words: str) -> None:
+def test_make_targets_that_are_not_run_exist(words: str) -> None:
     planned = subprocess.run([*shlex.split(words), "--dry-run"], cwd=ROOT, capture_output=True, text=True, check=False)
 
     assert planned.returncode == 0, planned.stderr
@@ -139,7 +146,7 @@ def test_pictures_show_no_commands() -> None:
     assert hidden == []
 
 
-# --- what is looked at ----------------------------------------------------------------------------------------------
+# --- checked blocks -------------------------------------------------------------------------------------------------
 
 
 def the_file(name: str) -> str:
@@ -158,15 +165,25 @@ def test_the_service_that_is_shown_serves_and_stops(tmp_path: Path) -> None:
         shell.run(Command(f"{service['Environment']} {service['ExecStart']}"))
 
     assert signal.Signals[service["KillSignal"]] is signal.SIGTERM
-    # What is known to systemd, of which there is none here to ask.
-    known = {"ExecStart", "Environment", "StateDirectory", "User", "Restart", "KillSignal", "TimeoutStopSec"}
-    assert set(service) <= known
     assert service["Restart"] in ("always", "on-failure")
     assert float(service["TimeoutStopSec"]) > Settings().grace_seconds
     assert dict(unit["Install"]) == {"WantedBy": "multi-user.target"}
 
 
-def test_a_file_of_a_page_names_places_of_its_reader_only(tmp_path: Path) -> None:
+def test_the_service_that_is_shown_is_valid_and_hardened(tmp_path: Path) -> None:
+    path = tmp_path / "backstay.service"
+    path.write_text(the_file("backstay.service").replace("/usr/local/bin/backstay", str(COMMAND)))
+    analyser = shutil.which("systemd-analyze")
+    checks = [["verify", "--man=no"], ["security", "--offline=yes", "--threshold=30"]] if analyser else []
+
+    for check in checks:
+        done = subprocess.run([str(analyser), *check, str(path)], capture_output=True, text=True, check=False)
+        assert (done.returncode, "Unknown" in done.stderr) == (0, False), done.stdout + done.stderr
+    hardened = {"NoNewPrivileges=yes", "ProtectSystem=strict", "ProtectHome=yes", "PrivateTmp=yes", "DynamicUser=yes"}
+    assert hardened <= set(path.read_text().splitlines())
+
+
+def test_a_file_of_a_page_names_only_paths_of_its_reader(tmp_path: Path) -> None:
     with PageShell(tmp_path, {"/var/lib/backstay": str(tmp_path)}) as shell:
         shell.put("backstay.toml", the_file("backstay.toml"))
 
@@ -184,7 +201,7 @@ def test_the_settings_that_are_shown_to_postgresql_are_settings_of_it(postgres: 
 
     with psycopg.connect(postgres.url(), autocommit=True) as connection:
         for name, value in shown["all"].items():
-            # Not in force before somebody reloads: a server that is shared is not changed.
+            # Not in force before a reload: a shared server is not changed.
             connection.execute(SQL("ALTER SYSTEM SET {} = {}").format(Identifier(name), value.strip("'")))
             connection.execute(SQL("ALTER SYSTEM RESET {}").format(Identifier(name)))
 
@@ -201,13 +218,13 @@ def test_the_proxy_that_is_shown_leads_to_the_server_and_is_patient() -> None:
     assert set(told) <= set(known.split())
 
 
-# --- what is mentioned ----------------------------------------------------------------------------------------------
+# --- mentioned commands ---------------------------------------------------------------------------------------------
 
 
 def mentions() -> Iterator[tuple[str, str]]:
     """Every command that a page or a help text names in passing, and where."""
     for page in PAGES:
-        if page.name != "CHANGELOG.md":  # which tells of what was
+        if page.name != "CHANGELOG.md":  # the changelog mentions former commands
             yield from ((named(page), " ".join(said.split())) for said in _SPOKEN.findall(page.read_text()))
     for name, command in verbs().items():
         examples = re.findall(r"^ +(?:.*\| |[A-Z_]+=\S* )?(backstay .*)$", command.epilog or "", re.MULTILINE)
@@ -236,7 +253,7 @@ def _words(mention: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", REFERENCE)
-def test_the_reference_says_what_the_program_declares(name: str) -> None:
+def test_the_reference_matches_the_declarations(name: str) -> None:
     assert (ROOT / "docs" / "reference" / name).read_text() == REFERENCE[name](), "run: make reference"
 
 

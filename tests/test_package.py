@@ -1,4 +1,4 @@
-"""The package as people install it: what importing costs, what the wheel holds, what the command says."""
+"""The installed package: the cost of imports, the files of the wheel, the output of the command."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tests.server.server_process import serving
 PROJECT = Path(__file__).parents[1]
 COMMAND = Path(sysconfig.get_path("scripts"), "backstay")
 
-# Prints what an act did to its process: the modules that are loaded, and what was asked of the system beyond reading.
+# Prints the effects of an action on its process: the loaded modules, and system calls other than reads.
 WITNESS = """
 import json, os, sys
 
@@ -61,7 +61,7 @@ FOREIGN = {
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """An empty home directory, with nothing else of this user's in reach."""
+    """An empty home directory, without other files of this user."""
     home = tmp_path / "home"
     home.mkdir()
     return home
@@ -106,6 +106,20 @@ def test_a_name_of_the_library_is_loaded_when_it_is_first_used(home: Path) -> No
     assert ran & heavy == heavy
 
 
+def test_a_store_alone_loads_no_loop_socket_archive_or_transfer(home: Path) -> None:
+    act = (
+        "import backstay\n"
+        "with backstay.open_store('chat.db') as store:\n"
+        "    chat = backstay.Address.chat('telegram', 'dm', chat='42')\n"
+        "    store.submit(store.resolve(chat, owner='me').session.id, 'hello', owner='me')"
+    )
+    loaded = set(witnessed(act, "modules", home))
+
+    needless = {"asyncio", "importlib.resources", "random", "secrets", "socket", "tempfile", "zipfile"}
+    assert "backstay.store.sqlite.engine" in loaded
+    assert loaded & (FOREIGN | needless | {"backstay.runtime", "backstay.store.transfer", "backstay.server"}) == set()
+
+
 def test_every_name_of_the_library_is_there_and_no_other() -> None:
     named = {name: getattr(backstay, name) for name in backstay.__all__}
 
@@ -132,7 +146,7 @@ def test_importing_backstay_opens_no_socket_and_writes_no_file(home: Path) -> No
         "os.mkdir('x')",
     ],
 )
-def test_no_deed_escapes_the_witness(act: str, home: Path) -> None:
+def test_the_audit_of_side_effects_sees_each_act(act: str, home: Path) -> None:
     assert len(witnessed(act, "deeds", home)) == 1
 
 
@@ -154,18 +168,18 @@ def test_the_wheel_holds_every_file_of_the_package_and_no_other(tmp_path: Path, 
     assert any(name.endswith(".sql") for name in packed)
 
 
-def test_the_command_tells_the_version_that_is_installed(home: Path) -> None:
+def test_the_command_prints_the_installed_version(home: Path) -> None:
     assert run(COMMAND, "--version", home=home).stdout == f"backstay {version('backstay')}\n"
 
 
-def test_help_shows_how_to_serve_a_file_of_ones_own(home: Path) -> None:
+def test_help_shows_how_to_serve_a_database_file(home: Path) -> None:
     assert "backstay serve --db ./chat.db" in run(COMMAND, "serve", "--help", home=home).stdout
 
 
-def test_serve_tells_what_it_serves_and_where(home: Path) -> None:
+def test_serve_prints_its_database_and_address(home: Path) -> None:
     with serving(home, "--db", "chat.db") as served:
-        assert served.told["store"]["url"].endswith("chat.db")
-        assert served.told["store"]["sessions"] == 0
+        assert served.announced["store"]["url"].endswith("chat.db")
+        assert served.announced["store"]["sessions"] == 0
         with served.client() as client:
             assert client.get("/api/me").json()["owner"] == "local"
 
@@ -183,24 +197,24 @@ def test_serve_follows_the_users_choice_of_data_directory(home: Path, tmp_path: 
         assert [path.name for path in home.iterdir()] == ["server.log"]
 
 
-def test_an_expected_error_is_a_sentence_and_a_hint(home: Path, tmp_path: Path) -> None:
+def test_an_expected_error_is_a_message_and_a_hint(home: Path, tmp_path: Path) -> None:
     (tmp_path / "note").write_text("not a directory")
 
-    told = run(COMMAND, "serve", "--db", "note/chat.db", home=home)
+    announced = run(COMMAND, "serve", "--db", "note/chat.db", home=home)
 
-    assert told.returncode == 1
-    assert told.stdout == ""
-    assert told.stderr.startswith("error: ")
-    assert "note is not a directory\nhint: " in told.stderr
+    assert announced.returncode == 1
+    assert announced.stdout == ""
+    assert announced.stderr.startswith("error: ")
+    assert "note is not a directory\nhint: " in announced.stderr
 
 
-def test_a_file_that_is_not_ours_is_refused_in_a_sentence_and_left_alone(home: Path, tmp_path: Path) -> None:
+def test_a_foreign_file_is_rejected_with_a_message_and_left_alone(home: Path, tmp_path: Path) -> None:
     (tmp_path / "letter.db").write_text("Dear reader, this was never a database." * 100)
     before = (tmp_path / "letter.db").read_bytes()
 
-    told = run(COMMAND, "serve", "--db", "letter.db", home=home)
+    announced = run(COMMAND, "serve", "--db", "letter.db", home=home)
 
-    assert told.returncode == 1
-    assert told.stderr.startswith("error: ")
-    assert "Traceback" not in told.stderr
+    assert announced.returncode == 1
+    assert announced.stderr.startswith("error: ")
+    assert "Traceback" not in announced.stderr
     assert (tmp_path / "letter.db").read_bytes() == before

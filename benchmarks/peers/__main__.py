@@ -11,8 +11,8 @@ import msgspec
 from benchmarks.peers.catalog import ENVIRONMENTS, PEERS, ROOT
 from benchmarks.peers.driver import FULL, SHORT, chosen, measure
 from benchmarks.peers.machine import filesystem_of
-from benchmarks.peers.report import write_report
-from benchmarks.peers.results import Results
+from benchmarks.peers.report.report import write_report
+from benchmarks.peers.report.results import Results
 
 _IN_MEMORY = {"tmpfs", "ramfs"}
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NoReturn
 
-from benchmarks.peers.content import Said
+from benchmarks.peers.workload.content import Said
 
 
 class Unsupported(Exception):

@@ -9,15 +9,15 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.peers.catalog import FLOOR, PEERS, Peer
-from benchmarks.peers.contention import Burst, Ring
-from benchmarks.peers.durability import Durability, examine
 from benchmarks.peers.environments import InstallFailed, python_of, version_of
 from benchmarks.peers.machine import examine_machine
-from benchmarks.peers.ratios import Pair
-from benchmarks.peers.results import Cell, Contender, ContentionCell, Results
+from benchmarks.peers.report.ratios import Pair
+from benchmarks.peers.report.results import Cell, Contender, ContentionCell, Results
 from benchmarks.peers.seeds import place_seed
 from benchmarks.peers.worker_process import WorkerFailed, WorkerProcess
-from benchmarks.peers.workloads import CROWD_KEY, WORKLOADS, Workload
+from benchmarks.peers.workload.contention import Burst, Ring
+from benchmarks.peers.workload.durability import Durability, examine
+from benchmarks.peers.workload.workloads import CROWD_KEY, WORKLOADS, Workload
 
 Say = Callable[[str], None]
 FEWEST_ROUNDS = 3
@@ -87,7 +87,7 @@ def measure(plan: Plan, peers: Sequence[Peer], room: Path, say: Say) -> Results:
 
 
 def _stands(peers: Sequence[Peer], room: Path, skipped: dict[str, str], say: Say) -> Iterator[Stand]:
-    """Make environments and write histories; a peer that fails is skipped, and said to be."""
+    """Make environments and write histories; a peer that fails is skipped and reported."""
     for peer in peers:
         try:
             python = python_of(peer, say)
@@ -141,7 +141,7 @@ def _cells(workload: Workload, workers: dict[str, WorkerProcess], plan: Plan, sa
 
 
 def _warmed(worker: WorkerProcess, workload: Workload, plan: Plan) -> tuple[int, int]:
-    """How many operations make one round, and how many rounds the time allows.
+    """The number of operations in one round, and the number of rounds that the time allows.
 
     Raises:
         WorkerFailed: The peer does not offer the operation, or it failed; the text is the reason.
@@ -157,7 +157,7 @@ def _warmed(worker: WorkerProcess, workload: Workload, plan: Plan) -> tuple[int,
 def _pair(
     floor: WorkerProcess, worker: WorkerProcess, workload: Workload, counts: dict[str, int], round: int
 ) -> Pair | str:
-    """One round of the peer next to one of the floor, by turns first and second; the reason if the peer fails."""
+    """One round of the peer and one of the floor, in alternating order; the reason if the peer fails."""
     own = least = 0.0
     try:
         for turn in (worker, floor) if round % 2 else (floor, worker):

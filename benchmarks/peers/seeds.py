@@ -1,7 +1,7 @@
 """The store of each peer before the first round: written in memory, where syncs are cheap, then copied to the disk.
 
-Seeds of peers are kept beside their environments, because some peers need a minute for theirs. Those of Backstay and of
-the floor are written anew in each run: their code changes here.
+Seeds of peers are kept beside their environments, because some need a minute for theirs. Those of Backstay and of the
+floor are written again in each run, because their code changes here.
 """
 
 import shutil
@@ -10,9 +10,9 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks.instruments.scratch_folders import in_memory
 from benchmarks.peers.catalog import ENVIRONMENTS, REQUIREMENTS, Peer
 from benchmarks.peers.worker_process import WorkerFailed, WorkerProcess
-from benchmarks.scratch import in_memory
 
 _KEPT = ENVIRONMENTS / "seeds"
 

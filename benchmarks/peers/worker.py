@@ -20,8 +20,8 @@ from pathlib import Path
 from statistics import median
 from typing import IO, Any, TypeVar
 
-from benchmarks.peers import content, sqlite_pragmas, workloads
 from benchmarks.peers.adapter import Adapter, Unsupported
+from benchmarks.peers.workload import content, sqlite_pragmas, workloads
 
 T = TypeVar("T")
 Answer = dict[str, object]

@@ -10,10 +10,13 @@ from backstay.lazy_import import lazy_import
 
 if TYPE_CHECKING:
     from backstay.agents.adapters import live
+    from backstay.client.blocking_client import BlockingClient, connect_blocking
+    from backstay.client.client import Client, connect
     from backstay.errors import BackstayError
     from backstay.model.addresses.address import Address, AgentIdentity
     from backstay.model.content import Attachment, Custom, Text, Thought, ToolCall, ToolResult, Usage
     from backstay.model.documents.document import Export
+    from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
     from backstay.model.limits import Limits
     from backstay.model.message import Message, NewMessage
     from backstay.model.session import SessionFilter, SessionInfo, Ttl
@@ -40,9 +43,11 @@ __all__ = [
     "Attachment",
     "BackstayError",
     "BlockingApp",
+    "BlockingClient",
     "BlockingSession",
     "BlockingTurn",
     "Cancelled",
+    "Client",
     "Compaction",
     "Completed",
     "Custom",
@@ -51,12 +56,14 @@ __all__ = [
     "Interrupted",
     "Limits",
     "Message",
+    "MessageId",
     "NewMessage",
     "Outcome",
     "OwnerLimits",
     "Pooling",
     "Session",
     "SessionFilter",
+    "SessionId",
     "SessionInfo",
     "Store",
     "Text",
@@ -67,9 +74,13 @@ __all__ = [
     "ToolResult",
     "Ttl",
     "Turn",
+    "TurnId",
     "TurnInfo",
     "Usage",
+    "WindowId",
     "call_off_move",
+    "connect",
+    "connect_blocking",
     "current",
     "live",
     "move",
@@ -86,9 +97,11 @@ if not TYPE_CHECKING:
         "Attachment": "model.content",
         "BackstayError": "errors",
         "BlockingApp": "runtime.blocking",
+        "BlockingClient": "client.blocking_client",
         "BlockingSession": "runtime.blocking",
         "BlockingTurn": "runtime.blocking",
         "Cancelled": "model.turn",
+        "Client": "client.client",
         "Compaction": "runtime.compaction.policy",
         "Completed": "model.turn",
         "Custom": "model.content",
@@ -97,12 +110,14 @@ if not TYPE_CHECKING:
         "Interrupted": "model.turn",
         "Limits": "model.limits",
         "Message": "model.message",
+        "MessageId": "model.ids",
         "NewMessage": "model.message",
         "Outcome": "model.turn",
         "OwnerLimits": "runtime.owner_limits",
         "Pooling": "runtime.turns.agent_pool",
         "Session": "runtime.session_handle",
         "SessionFilter": "model.session",
+        "SessionId": "model.ids",
         "SessionInfo": "model.session",
         "Store": "store",
         "Text": "model.content",
@@ -113,9 +128,13 @@ if not TYPE_CHECKING:
         "ToolResult": "model.content",
         "Ttl": "model.session",
         "Turn": "runtime.turn_handle",
+        "TurnId": "model.ids",
         "TurnInfo": "model.turn",
         "Usage": "model.content",
+        "WindowId": "model.ids",
         "call_off_move": "store.move.move_store",
+        "connect": "client.client",
+        "connect_blocking": "client.blocking_client",
         "current": "runtime.current_turn",
         "live": "agents.adapters",
         "move": "store.move.move_store",

@@ -36,8 +36,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     agent_directory: str = ""
     agent_roots: tuple[str, ...] = ()
     agent_environment: tuple[str, ...] = ()
+    agent_accepts: tuple[str, ...] = ()
+    agent_tools: tuple[str, ...] = ()
     agent_permission: Literal["ask", "allow", "deny"] = "ask"
     demo: bool = False
+    debug: bool = False
+    reload: bool = False
     titles: bool = True
     probe: tuple[str, ...] = LOCAL_SERVERS
     probe_seconds: float = 0.5
@@ -51,6 +55,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     https: bool = False
     sign_in_days: float = 30.0
     body_bytes: int = 1 << 20
+    file_body_bytes: int = 16 << 20
     import_bytes: int = 16 << 30
     import_line_bytes: int = 64 << 20
     transfers: int = 2
@@ -90,16 +95,21 @@ MEANINGS = {
     "port": "The port to listen on; 0 selects a free one.",
     "workers": "The number of serving processes.",
     "agent": "The agent: [name=]module:attribute, URL#model, acp:command, or scripted. Several agents need names.",
-    "agent_directory": "The directory of an ACP agent in sessions without a directory. Without it, such sessions fail.",
+    "agent_directory": "The directory in which an ACP agent works if its session has none. Without either, turns fail.",
     "agent_roots": "Directories in which an ACP agent may work, besides agent_directory. Without either: the current "
     "directory, unless it is /, the home directory or that of the database.",
     "agent_environment": "Further environment variables for an ACP agent, such as GEMINI_API_KEY or GOOSE_*.",
-    "agent_permission": "The answer when an ACP agent asks whether it may use a tool: ask (a person), allow or deny.",
-    "probe": "Addresses at which to look for a local model server when no agent is named.",
-    "probe_seconds": "How long to wait for all of them together.",
-    "on_interrupt": "Whether a turn whose process died is left for a person to retry (leave), or resumed (resume).",
+    "agent_accepts": "Media types of files that the model of a URL reads, such as image/*; text files always are. "
+    "Without it: the types that the provider is known to read.",
+    "agent_tools": "MCP servers for the agent of a URL: command lines and URLs. #VARIABLE at the end of a URL names "
+    "the environment variable with its token.",
+    "agent_permission": "The answer when an ACP agent, or a tool of an MCP server that is not read-only, needs "
+    "permission: ask (a person), allow or deny.",
+    "probe": "The addresses of local model servers that are tried when no agent is named.",
+    "probe_seconds": "How long this search for model servers may take.",
+    "on_interrupt": "Whether a turn whose process died is left for a person (leave), or resumed at once (resume).",
     "owner": "The owner of the first token.",
-    "auth": "Whether requests need a token. Only a server that listens on this machine alone may do without.",
+    "auth": "Whether requests need a token. It can be off only on a loopback address.",
     "token_file": "The file of the first token. Without it: beside the SQLite file, or in the user's data directory.",
     "allowed_hosts": "The host names that clients may use. Without any, those of this machine.",
     "allowed_origins": "Other origins whose pages may send requests, with a token: https://app.example.org",
@@ -107,10 +117,11 @@ MEANINGS = {
     "https": "Whether clients connect by HTTPS, through a proxy: cookies are then sent only by HTTPS.",
     "sign_in_days": "How long a browser stays signed in.",
     "body_bytes": "The maximum size of a request body.",
+    "file_body_bytes": "The maximum size of a request body with images or files, under /v1.",
     "import_bytes": "The maximum size of an imported document. It is received into a temporary file.",
-    "import_line_bytes": "The maximum size of one of its lines, or of a document of an older version: kept in memory.",
+    "import_line_bytes": "The maximum size of one line of it, or of a document of an older format; kept in memory.",
     "transfers": "How many exports and imports each worker runs at once.",
-    "transfers_per_owner": "How many of them for one owner.",
+    "transfers_per_owner": "How many of these for one owner.",
     "transfer_wait_seconds": "How long another export or import waits before it is rejected with 503.",
     "header_bytes": "The maximum size of a request head.",
     "head_seconds": "How long a client may take to send a request head.",
@@ -123,20 +134,22 @@ MEANINGS = {
     "sessions_per_owner": "How many sessions one owner may have; 0 is no limit.",
     "stored_bytes_per_owner": "How many bytes of text and attachments one owner may store; 0 is no limit.",
     "streams": "The maximum number of event streams that a worker keeps open.",
-    "streams_per_owner": "How many of them for one owner.",
+    "streams_per_owner": "How many of these for one owner.",
     "streams_per_token": "How many of them for one token.",
     "sessions_per_stream": "How many sessions one stream may follow.",
     "heartbeat_seconds": "How often a stream without events sends a heartbeat.",
     "slow_reader_seconds": "How long a client may accept no bytes before it is disconnected.",
     "grace_seconds": "How long running turns may take to finish when the server stops.",
     "notify": "Whether this process notifies followers of its writes at once; otherwise they poll, a moment later.",
-    "keep_closed_days": "After how many days closed sessions are deleted; 0 keeps them for ever.",
+    "keep_closed_days": "After how many days closed sessions are deleted; 0 keeps them forever.",
     "fold_seconds": "After how many seconds the deltas of an ended turn become one row.",
     "upkeep_seconds": "The interval of store maintenance.",
     "search_languages": "Languages whose word forms a search also finds, such as english; only on PostgreSQL. Without "
     "any, the languages of the database stay as they are.",
     "compact_tokens": "The context size of the model: longer windows are compacted after a turn; 0: only on request.",
     "demo": "Whether the scripted agent may crash the server on request, to demonstrate recovery; it restarts.",
+    "debug": "Whether clients see the traceback of an agent that raises; only on a server for this machine alone.",
+    "reload": "Whether the server restarts its workers when a Python file below the current directory changes.",
     "titles": "Whether a session without a title is named after its first words.",
     "log_level": "The lowest level that is logged: debug, info, warning or error.",
     "log_format": "The log format: json or text; auto is text on a terminal, otherwise json.",
@@ -162,12 +175,17 @@ _MAY_BE_ZERO = frozenset(
 )
 
 
+# Variables that are not settings: the settings file, the chat's server and token, and a model server's key.
+_OTHER_VARIABLES = frozenset(f"{PREFIX}{name}" for name in ("CONFIG", "SERVER", "TOKEN", "API_KEY"))
+
+
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings, and the source of each value."""
+    """Settings, and the source of each value; `unknown` are variables with our prefix that have no meaning."""
 
     settings: Settings
     sources: dict[str, Source]
     file: str | None
+    unknown: tuple[str, ...] = ()
 
 
 def choose(
@@ -199,7 +217,8 @@ def choose(
         sources |= dict.fromkeys(layer, source)
     values.setdefault("db", str(usual_database(environment, home)))
     settings = _checked(_settings(values, "settings"))
-    return Chosen(settings=settings, sources=sources, file=str(path) if path and path.is_file() else None)
+    used = str(path) if path and path.is_file() else None
+    return Chosen(settings=settings, sources=sources, file=used, unknown=_unknown(environment))
 
 
 def usual_database(environment: Mapping[str, str], home: Path | None = None) -> Path:
@@ -251,6 +270,25 @@ def _read_environment(environment: Mapping[str, str]) -> Mapping[str, object]:
     }
 
 
+def _unknown(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The variables with our prefix that nothing reads. They are no error: Kubernetes sets some for a service."""
+    known = _OTHER_VARIABLES.union(f"{PREFIX}{name.upper()}" for name in Settings.__struct_fields__)
+    return tuple(sorted(name for name in environment if name.startswith(PREFIX) and name not in known))
+
+
+def unknown_variables(chosen: Chosen) -> list[str]:
+    """One sentence for each unknown variable, with the nearest setting."""
+    # Imported here: few environments need it, and every command pays for what this module loads.
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    settings = [f"{PREFIX}{name.upper()}" for name in Settings.__struct_fields__]
+    found = []
+    for name in chosen.unknown:
+        near = get_close_matches(name, settings, n=1, cutoff=0.8)
+        found.append(f"{name} is not a setting" + (f"; did you mean {near[0]}?" if near else ""))
+    return found
+
+
 def _spelled(text: str, hint: object) -> object:
     """Split the text of a list; other values are converted later, with all settings."""
     if hint == tuple[str, ...]:
@@ -278,6 +316,11 @@ def _checked(settings: Settings) -> Settings:
         raise ConfigError(f"probe_seconds is {settings.probe_seconds:g}", hint="Set it to at most 60.")
     for proxy in settings.forwarded_allow_ips:
         _check_network(proxy)
+    if settings.debug and not (is_loopback(settings.host) and not settings.https and _are_loopback(settings)):
+        raise ConfigError(
+            "debug is on, but other machines can reach this server: tracebacks may quote what users said",
+            hint="Listen on 127.0.0.1, without https and without other allowed_hosts.",
+        )
     if not is_loopback(settings.host):
         if not settings.auth:
             raise ConfigError(
@@ -290,6 +333,11 @@ def _checked(settings: Settings) -> Settings:
                 hint="Name the hosts that clients use: --allowed-host chat.example.org",
             )
     return settings
+
+
+def _are_loopback(settings: Settings) -> bool:
+    """Whether clients may use no host name but those of this machine, so that no proxy serves others."""
+    return all(is_loopback(name.rpartition(":")[0] or name) for name in settings.allowed_hosts)
 
 
 def _check_network(text: str) -> None:

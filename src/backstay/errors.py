@@ -1,7 +1,7 @@
 """Every error that Backstay raises, grouped by who must act.
 
-The first line of a docstring is the default message of the error, and the text that a server shows to everybody while
-it waits for its store. It therefore names no ids, hosts or files.
+The first line of a docstring is the default message of the error. A server shows it to every client while it waits for
+its store, so it names no ids, hosts or files.
 
 BackstayError
 ├── NotFound                  this owner has no record with this id
@@ -13,7 +13,7 @@ BackstayError
 │   ├── RequestMismatch       the request id was used for another request
 │   ├── SessionEnded          the session was ended
 │   ├── SessionExpired        the session's time to live ran out
-│   ├── HistoryChanged          events that were read no longer exist; read again
+│   ├── HistoryChanged        events that were read no longer exist; read again
 │   ├── QuotaExceeded         the owner has reached a limit
 │   └── NothingToDo           there is nothing to undo, redo, retry, edit or decide
 ├── Rejected                  the input is invalid
@@ -21,11 +21,13 @@ BackstayError
 │   ├── InvalidPayload
 │   ├── UnknownAgent          no process serves or has served an agent of this name
 │   └── TooLarge
+├── AccessDenied              the server does not accept the token, or the token may not do this
 ├── AgentError                the agent could not answer; its partial output is kept
 │   ├── AgentFailed           the agent raised, or its model provider returned an error
 │   │   ├── KeyRefused        the provider does not accept the API key
 │   │   └── ModelUnknown      the provider has no such model
 │   ├── AgentTimedOut         the agent exceeded a time limit
+│   ├── InputRefused          the model provider refuses this input
 │   └── ContextOverflow       the conversation exceeds the model's context
 ├── StoreError                the operator must act
 │   ├── StoreUnavailable      the store cannot be reached or written right now
@@ -44,6 +46,7 @@ BackstayError
 from datetime import UTC, datetime
 
 __all__ = [
+    "AccessDenied",
     "AgentError",
     "AgentFailed",
     "AgentTimedOut",
@@ -54,6 +57,7 @@ __all__ = [
     "ContextOverflow",
     "CorruptRecord",
     "HistoryChanged",
+    "InputRefused",
     "InvalidAddress",
     "InvalidPayload",
     "KeyRefused",
@@ -252,7 +256,7 @@ class InvalidPayload(Rejected):
 class UnknownAgent(Rejected):
     """No process serves or has served an agent of this name.
 
-    Raised by a submission, because its turn might wait for ever. Correct the name, or set `allow_unserved`.
+    Raised by a submission, because its turn might wait forever. Correct the name, or set `allow_unserved`.
     """
 
     hint = "Check the agent's name, or set allow_unserved to queue the message until a process serves the agent."
@@ -265,6 +269,15 @@ class TooLarge(Rejected):
     """
 
     hint = "Send less at once."
+
+
+class AccessDenied(BackstayError):
+    """The server does not accept the token, or the token may not do this.
+
+    Raised by clients of a server. Use another token.
+    """
+
+    hint = "Use another token: `backstay tokens add`, or the settings of the web UI."
 
 
 class AgentError(BackstayError):
@@ -296,7 +309,7 @@ class KeyRefused(AgentFailed):
 class ModelUnknown(AgentFailed):
     """The provider has no such model.
 
-    Raised when the provider does not know the model. The operator must correct its name or the URL.
+    Raised when the provider rejects the name of the model. The operator must correct the name or the URL.
     """
 
     hint = "Check the spelling of the model, and that base_url ends where its API begins, such as …/v1."
@@ -309,6 +322,16 @@ class AgentTimedOut(AgentError):
     """
 
     hint = "Send the message again, or allow more time."
+
+
+class InputRefused(AgentError):
+    """The model provider refuses this input.
+
+    Raised when the provider rejects a request as invalid, or flags its content. The message stays visible; agents do
+    not read it until it is retried or edited.
+    """
+
+    hint = "Edit the message, or retry it. If every message is refused, check the model and its options."
 
 
 class ContextOverflow(AgentError):

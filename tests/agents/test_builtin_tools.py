@@ -40,7 +40,7 @@ def test_arithmetic_is_worked_out(expression: str, value: str) -> None:
 
 @settings(deadline=None)
 @given(SUMS)
-def test_sums_and_products_are_what_python_says(expression: str) -> None:
+def test_sums_and_products_match_python(expression: str) -> None:
     if len(expression) <= 200:
         assert calculate(expression) == eval(expression)
 
@@ -80,7 +80,7 @@ def test_anything_else_is_refused_with_a_reason_and_not_run(expression: str) -> 
         calculator.function(expression)
 
 
-def test_the_clock_tells_the_time_of_the_clock_it_was_given() -> None:
+def test_the_clock_tool_uses_the_clock_it_was_given() -> None:
     clock = ManualClock(now=1_800_000_000_000)
 
     assert clock_of(clock).function() == "2027-01-15T08:00:00Z"

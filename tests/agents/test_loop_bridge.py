@@ -1,4 +1,4 @@
-"""How a thread waits for what runs on an event loop, and lets go of it."""
+"""A thread waits for a coroutine on an event loop, and abandons it."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ PATIENCE = 120.0
 
 
 class Interrupted(asyncio.SelectorEventLoop):
-    """A loop whose caller is struck by Ctrl-C when it has handed something over, before it has anything in hand."""
+    """A loop whose caller gets a Ctrl-C after it has submitted a coroutine, and before it has the future."""
 
     strikes = 0
 
@@ -36,7 +36,7 @@ def loop() -> Iterator[Interrupted]:
     loop.close()
 
 
-def test_ctrl_c_at_the_moment_of_handing_over_cancels_what_was_handed_over(loop: Interrupted) -> None:
+def test_ctrl_c_during_the_hand_over_cancels_the_coroutine(loop: Interrupted) -> None:
     async def work() -> None:
         await asyncio.Event().wait()
 
@@ -50,7 +50,7 @@ def test_ctrl_c_at_the_moment_of_handing_over_cancels_what_was_handed_over(loop:
     assert LoopBridge(loop).wait(everything_ends())
 
 
-def test_what_is_given_up_before_it_began_never_runs(loop: Interrupted) -> None:
+def test_a_coroutine_that_is_abandoned_before_it_starts_never_runs(loop: Interrupted) -> None:
     busy, ran = threading.Event(), threading.Event()
 
     async def work() -> None:

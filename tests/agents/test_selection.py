@@ -1,4 +1,4 @@
-"""Who answers when nobody was named: found on real sockets, decided by the highest rung, explained without a secret."""
+"""Agent selection without a named agent: found on real sockets, explained without a secret."""
 
 import asyncio
 import socket
@@ -9,6 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from backstay.agents import AnthropicAgent, GeminiAgent, OpenAICompatible
+from backstay.agents.selection.agent_specs import parse_agent_specs
 from backstay.agents.selection.discovery import LocalServer, acp_command, find_acp_commands, find_servers
 from backstay.agents.selection.providers import key_for
 from backstay.agents.selection.selection import AgentSelection, decide
@@ -35,7 +37,7 @@ def lists(*models: str) -> Answer:
 
 
 @asynccontextmanager
-async def somebody_who(answer: Answer) -> AsyncIterator[str]:
+async def server_that(answer: Answer) -> AsyncIterator[str]:
     """A server on a free port that answers every request like this; its address."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -53,14 +55,14 @@ async def somebody_who(answer: Answer) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
 
 
-def nobody() -> str:
-    """The address of a port on which nobody listens."""
+def unused_address() -> str:
+    """The address of a port without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
 
 
 async def found_at(answer: Answer) -> LocalServer:
-    async with somebody_who(answer) as url:
+    async with server_that(answer) as url:
         [found] = await find_servers([f"it={url}"], PATIENCE)
     return found
 
@@ -88,24 +90,24 @@ def test_a_local_server_is_found_with_its_models() -> None:
     ],
     ids=["html", "empty", "no list", "no ids", "nested", "404", "redirect", "huge"],
 )
-def test_a_foreign_web_server_is_no_agent(answer: Answer) -> None:
+def test_a_foreign_web_server_is_not_an_agent(answer: Answer) -> None:
     found = asyncio.run(found_at(answer))
 
     assert (found.finding, found.models) == ("something else", ())
 
 
 @pytest.mark.parametrize("models", [(), ("nomic-embed-text",), ("evil\x1b[2J",), ("",)])
-def test_a_server_without_a_model_that_can_answer_is_no_agent(models: tuple[str, ...]) -> None:
+def test_a_server_without_a_usable_model_is_not_an_agent(models: tuple[str, ...]) -> None:
     assert asyncio.run(found_at(lists(*models))).finding == "no models"
 
 
-def test_where_nobody_listens_there_is_nothing() -> None:
-    [found] = asyncio.run(find_servers([f"it={nobody()}"], PATIENCE))
+def test_no_server_is_found_where_none_listens() -> None:
+    [found] = asyncio.run(find_servers([f"it={unused_address()}"], PATIENCE))
 
     assert found.finding == "nothing"
 
 
-def test_a_server_that_never_comes_to_an_end_is_not_waited_for() -> None:
+def test_a_server_that_never_ends_its_answer_times_out() -> None:
     async def silent(writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()
 
@@ -117,8 +119,8 @@ def test_a_server_that_never_comes_to_an_end_is_not_waited_for() -> None:
             await asyncio.sleep(0.01)
 
     async def look() -> tuple[LocalServer, ...]:
-        async with somebody_who(silent) as one, somebody_who(trickling) as two:
-            # The whole look has an end, whatever is at the other end of the line.
+        async with server_that(silent) as one, server_that(trickling) as two:
+            # The whole search has a time limit, whatever the servers do.
             async with asyncio.timeout(PATIENCE):
                 return await find_servers([f"one={one}", f"two={two}"], 0.5)
 
@@ -128,7 +130,7 @@ def test_a_server_that_never_comes_to_an_end_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("place", ["ollama", "=http://127.0.0.1:1/v1", "ollama=ftp://127.0.0.1/"])
-def test_a_place_that_makes_no_sense_is_refused(place: str) -> None:
+def test_an_invalid_provider_location_is_rejected(place: str) -> None:
     with pytest.raises(ConfigError):
         asyncio.run(find_servers([place], 1.0))
 
@@ -145,7 +147,7 @@ def test_an_installed_agent_is_found_and_not_run(tmp_path: Path) -> None:
     assert find_acp_commands(None) == ()
 
 
-# --- the ladder -----------------------------------------------------------------------------------------------------
+# --- the order of choices -------------------------------------------------------------------------------------------
 
 LOCAL = LocalServer(name="Ollama", base_url="http://127.0.0.1:11434/v1", finding="models", models=("llama", "qwen"))
 SILENT = LocalServer(name="vLLM", base_url="http://127.0.0.1:8000/v1", finding="something else")
@@ -156,7 +158,7 @@ def chosen_rung(selection: AgentSelection) -> str:
     return choice.name
 
 
-def test_the_highest_rung_that_holds_decides() -> None:
+def test_the_first_choice_that_applies_is_selected() -> None:
     key = {"OPENAI_API_KEY": SECRET}
 
     assert chosen_rung(decide(["my:bot"], "flag", key, [LOCAL], [])) == "named"
@@ -174,7 +176,7 @@ def test_every_choice_is_explained() -> None:
     assert decide([], "default", {}, [], []).why.startswith("The scripted agent answers: ")
 
 
-def test_what_was_decided_is_what_casting_understands() -> None:
+def test_a_selection_is_a_valid_agent_specification() -> None:
     environment = {"OPENAI_API_KEY": SECRET, "OPENAI_BASE_URL": "https://models.example/v1/", "OPENAI_MODEL": "m"}
 
     assert decide([], "default", environment, [], []).agent == ("https://models.example/v1#m",)
@@ -182,7 +184,7 @@ def test_what_was_decided_is_what_casting_understands() -> None:
     assert decide([], "default", {}, [], []).agent == ("scripted",)
 
 
-def test_a_key_for_an_unusual_place_needs_the_name_of_a_model_and_says_so() -> None:
+def test_a_key_for_another_base_url_needs_the_name_of_a_model() -> None:
     selection = decide(
         [], "default", {"OPENAI_API_KEY": SECRET, "OPENAI_BASE_URL": "https://models.example/v1"}, [], []
     )
@@ -191,11 +193,11 @@ def test_a_key_for_an_unusual_place_needs_the_name_of_a_model_and_says_so() -> N
     assert "OPENAI_MODEL" in selection.choices[1].found[0]
 
 
-def test_an_empty_key_is_no_key() -> None:
+def test_an_empty_key_counts_as_none() -> None:
     assert chosen_rung(decide([], "default", {"OPENAI_API_KEY": ""}, [], [])) == "scripted"
 
 
-def test_an_agent_that_speaks_acp_is_offered_and_not_chosen(tmp_path: Path) -> None:
+def test_an_installed_acp_agent_is_offered_and_not_selected(tmp_path: Path) -> None:
     program = tmp_path / "goose"
     program.touch(0o700)
 
@@ -206,7 +208,7 @@ def test_an_agent_that_speaks_acp_is_offered_and_not_chosen(tmp_path: Path) -> N
     assert selection.why.endswith("Goose is installed: use it with --agent acp:goose")
 
 
-def test_one_that_speaks_acp_answers_when_it_is_named(tmp_path: Path) -> None:
+def test_an_acp_agent_answers_when_it_is_named(tmp_path: Path) -> None:
     (tmp_path / "goose").touch(0o700)
     (tmp_path / "claude-code-acp").touch(0o700)
 
@@ -218,15 +220,16 @@ def test_one_that_speaks_acp_answers_when_it_is_named(tmp_path: Path) -> None:
         acp_command("acp:gemini", str(tmp_path))
 
 
-def test_what_follows_the_program_of_a_command_line_is_not_told() -> None:
+def test_arguments_of_an_acp_command_line_are_not_shown() -> None:
     selection = decide([f"mine=acp:/opt/agent --key {SECRET}"], "flag", {}, [], [])
 
     assert selection.why == "mine=acp:/opt/agent … answers: chosen by --agent."
     assert SECRET not in str(selection.choices)
 
 
-def test_no_secret_is_told() -> None:
-    environment = {f"{name}_API_KEY": SECRET for name in ("OPENAI", "OPENROUTER", "MISTRAL", "DEEPSEEK", "BACKSTAY")}
+def test_no_secret_is_shown() -> None:
+    names = ("OPENAI", "OPENROUTER", "MISTRAL", "DEEPSEEK", "ANTHROPIC", "GEMINI", "BACKSTAY")
+    environment = {f"{name}_API_KEY": SECRET for name in names}
     environment["MISTRAL_BASE_URL"] = f"https://me:{SECRET}@models.example/v1"
 
     for named in ([], [f"https://me:{SECRET}@models.example/v1#m"]):
@@ -243,10 +246,37 @@ def test_a_providers_key_is_shown_to_that_provider_alone() -> None:
     assert key_for("http://127.0.0.1:11434/v1", {"BACKSTAY_API_KEY": "ours"}) == "ours"
 
 
-def test_where_to_look_is_a_setting(tmp_path: Path) -> None:
+def test_the_provider_locations_are_a_setting(tmp_path: Path) -> None:
     nowhere = choose({}, {"BACKSTAY_PROBE": ""}, home=tmp_path).settings
     two = choose({}, {"BACKSTAY_PROBE": "a=http://127.0.0.1:1/v1, b=http://127.0.0.1:2/v1"}, home=tmp_path).settings
 
     assert nowhere.probe == ()
     assert two.probe == ("a=http://127.0.0.1:1/v1", "b=http://127.0.0.1:2/v1")
     assert len(Settings().probe) == 4
+
+
+@pytest.mark.parametrize(
+    ("prefix", "agent", "kind"),
+    [
+        ("ANTHROPIC", "anthropic+https://api.anthropic.com#m", AnthropicAgent),
+        ("GEMINI", "gemini+https://generativelanguage.googleapis.com/v1beta#m", GeminiAgent),
+        ("MISTRAL", "https://api.mistral.ai/v1#m", OpenAICompatible),
+    ],
+)
+def test_a_providers_key_selects_the_agent_for_its_api(
+    prefix: str, agent: str, kind: type[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = {f"{prefix}_API_KEY": SECRET, f"{prefix}_MODEL": "m"}
+    monkeypatch.delenv("BACKSTAY_API_KEY", raising=False)
+    monkeypatch.setenv(f"{prefix}_API_KEY", SECRET)
+
+    assert decide([], "default", environment, [], []).agent == (agent,)
+    assert type(parse_agent_specs([agent])["default"]) is kind
+    assert type(parse_agent_specs([f"mine={agent}"])["mine"]) is kind
+
+
+def test_a_key_is_not_sent_to_another_api_at_the_same_url() -> None:
+    environment = {"ANTHROPIC_API_KEY": SECRET}
+
+    assert key_for("https://api.anthropic.com", environment, "anthropic+") == SECRET
+    assert key_for("https://api.anthropic.com", environment) is None

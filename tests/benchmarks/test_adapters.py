@@ -1,4 +1,4 @@
-"""The adapters that need no environment of their own do what the workloads time."""
+"""The adapters that need no environment of their own implement the timed operations."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -10,7 +10,7 @@ from benchmarks.peers.adapter import Adapter, Unsupported
 from benchmarks.peers.adapters.backstay_store import BackstayStore
 from benchmarks.peers.adapters.floor import Floor
 from benchmarks.peers.adapters.json_file import JsonFile
-from benchmarks.peers.content import tag_of, text, turn, turns
+from benchmarks.peers.workload.content import tag_of, text, turn, turns
 
 Check = Callable[[Adapter], Coroutine[None, None, None]]
 EVERY = pytest.mark.parametrize("kind", [Floor, BackstayStore, JsonFile])
@@ -76,7 +76,7 @@ def test_a_fork_has_the_whole_history(kind: type[Adapter], tmp_path: Path) -> No
     _on(kind, tmp_path, check)
 
 
-def test_an_operation_that_a_peer_lacks_says_why(tmp_path: Path) -> None:
+def test_an_operation_that_a_peer_lacks_has_a_reason(tmp_path: Path) -> None:
     async def check(adapter: Adapter) -> None:
         with pytest.raises(Unsupported, match="rewrite the whole file"):
             await adapter.delta("old", "text")

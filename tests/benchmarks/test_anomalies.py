@@ -2,12 +2,12 @@
 
 import pytest
 
-from benchmarks.peers.anomalies import Anomalies, count_anomalies
+from benchmarks.peers.workload.anomalies import Anomalies, count_anomalies
 
 WHOLE = ["0.0/user", "0.0/assistant", "1.0/user", "1.0/assistant"]
 
 
-def test_whole_turns_in_any_order_are_no_anomaly() -> None:
+def test_complete_turns_in_any_order_are_not_an_anomaly() -> None:
     history = WHOLE[2:] + WHOLE[:2]
     assert count_anomalies(history, ["0.0", "1.0"], []) == Anomalies(acknowledged=2)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.peers.ratios import Pair, percentile, shown, spread
+from benchmarks.peers.report.ratios import Pair, percentile, shown, spread
 
 
 def test_a_peer_that_takes_twice_the_time_of_the_floor_has_ratio_one_half() -> None:

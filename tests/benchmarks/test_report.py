@@ -5,14 +5,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from benchmarks.peers.anomalies import Anomalies
-from benchmarks.peers.contention import Burst
-from benchmarks.peers.durability import Durability
 from benchmarks.peers.machine import Machine
-from benchmarks.peers.ratios import Pair
-from benchmarks.peers.report import charts, page, write_report
-from benchmarks.peers.results import Cell, Contender, ContentionCell, Results
-from benchmarks.peers.workloads import WORKLOADS
+from benchmarks.peers.report.ratios import Pair
+from benchmarks.peers.report.report import charts, page, write_report
+from benchmarks.peers.report.results import Cell, Contender, ContentionCell, Results
+from benchmarks.peers.workload.anomalies import Anomalies
+from benchmarks.peers.workload.contention import Burst
+from benchmarks.peers.workload.durability import Durability
+from benchmarks.peers.workload.workloads import WORKLOADS
 
 SYNCED = Durability(syncs=1.0, journal="WAL", synchronous="FULL")
 UNSYNCED = Durability(syncs=0.0, journal="", synchronous="")
@@ -109,7 +109,7 @@ def test_a_slower_peer_is_not_listed_as_ahead() -> None:
     assert "(Backstay 1.0)" not in page(results)
 
 
-def test_a_dash_has_its_sentence() -> None:
+def test_each_dash_is_explained() -> None:
     results = _results(undo=[_cell("backstay", 1.0), _cell("careful", reason="It has no undo.")])
     assert "- undo the last of 500 turns: Careful. It has no undo." in page(results)
 
@@ -118,7 +118,7 @@ def test_a_skipped_peer_is_named_with_the_reason() -> None:
     assert "- Gone was left out of this run. no matching distribution" in page(_results())
 
 
-def test_lost_turns_stand_in_the_table_and_in_the_chart() -> None:
+def test_lost_turns_are_in_the_table_and_in_the_chart() -> None:
     results = _results()
     assert _line(results, "| Hasty | 1.2").split("|")[5].strip() == "7"
     assert "7 lost" in charts(results)["contention"]
@@ -136,7 +136,7 @@ def test_a_peer_that_acknowledged_nothing_has_no_speed() -> None:
     assert _line(results, "| Careful | — | — | 0").endswith("| 9 (Stale) |")
 
 
-def test_a_speed_that_was_paid_with_lost_turns_says_so() -> None:
+def test_a_speed_with_lost_turns_is_marked() -> None:
     assert "Of its acknowledged turns, 7 lost." in _line(_results(), "  - Hasty 1.2")
 
 
@@ -154,7 +154,7 @@ def test_durability_is_judged_by_syncs_then_by_the_setting(durability: Durabilit
     assert durability.survives_power_loss is survives
 
 
-def test_every_picture_and_file_that_the_page_links_is_written(tmp_path: Path) -> None:
+def test_each_linked_picture_and_file_of_the_report_is_written(tmp_path: Path) -> None:
     results = _results(undo=[_cell("backstay", 1.0)])
     write_report(results, tmp_path)
     text = (tmp_path / "benchmarks.md").read_text()

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from xml.etree import ElementTree as ET
 
-from benchmarks.peers.ratios import Spread
-from benchmarks.peers.svg import Bar, chart
+from benchmarks.peers.report.ratios import Spread
+from benchmarks.peers.report.svg import Bar, chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -25,7 +25,7 @@ def _centres(drawing: str) -> Iterator[float]:
     return (float(circle.attrib["cx"]) for circle in ET.fromstring(drawing).iter(f"{SVG}circle"))
 
 
-def test_a_chart_is_well_formed_whatever_the_labels_contain() -> None:
+def test_a_chart_is_well_formed_with_any_labels() -> None:
     drawing = chart('load <1,000> & "more"', "caption", [_bar("<peer> & co", _spread(0.5, 1.0, 2.0))])
     assert "<peer> & co" in _texts(drawing)
 
@@ -49,7 +49,7 @@ def test_a_higher_ratio_stands_further_right() -> None:
     assert len(set(centres)) == 4
 
 
-def test_every_row_lies_inside_the_chart() -> None:
+def test_each_row_is_inside_the_chart() -> None:
     drawing = chart("title", "caption", [_bar("a", _spread(0.0004, 0.02, 37.0)), _bar("b", None, "—")])
     width = float(ET.fromstring(drawing).attrib["width"])
     assert all(0 < centre < width for centre in _centres(drawing))

@@ -1,27 +1,27 @@
-"""What every test of the command line may ask for."""
+"""Fixtures of all tests of the command line."""
 
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.cli.installed_command import Tell, tell
+from tests.cli.installed_command import RunCli, run_cli_in
 from tests.databases import Place
 
 
 @pytest.fixture
-def told(tmp_path: Path, place: Place) -> Tell:
+def run_cli(tmp_path: Path, place: Place) -> RunCli:
     """Runs a command on the store of this test, on each engine."""
-    return partial(tell, tmp_path, place)
+    return partial(run_cli_in, tmp_path, place)
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Where the store of this test lies, for what concerns files."""
+    """The path of the store of this test, for tests of files."""
     return tmp_path / "home" / "chat.db"
 
 
 @pytest.fixture
-def told_file(tmp_path: Path, file: Path) -> Tell:
+def run_cli_file(tmp_path: Path, file: Path) -> RunCli:
     """Runs a command on a file."""
-    return partial(tell, tmp_path, file)
+    return partial(run_cli_in, tmp_path, file)

@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _fork_command(streams: list[int], order: dict[str, Any]) -> NoReturn:
-    """Be the command; or, if there is a stream to report on, its parent, which reports its pid and how it ended."""
+    """Become the command; or, with a report stream, its parent, which reports the pid and the exit status."""
     if len(streams) == 3:
         _run(streams, **order)
     *streams, report = streams
@@ -81,14 +81,14 @@ def _load() -> None:
     with click.Context(commands) as context:
         for verb in commands.list_commands(context):
             commands.get_command(context, verb)
-    # What is loaded stays: no child looks through it for rubbish, and so copies it.
+    # Loaded objects are frozen: no child collects garbage among them, which would copy their pages.
     gc.freeze()
 
 
 def _run(
     streams: list[int], *, arguments: list[str], folder: str, environment: dict[str, str], terminal: bool
 ) -> NoReturn:
-    """Be the command: what the interpreter made of its surroundings when it began is made anew."""
+    """Become the command: set up again what the interpreter derived from its environment at the start."""
     from backstay.cli.main import main as command  # noqa: PLC0415
 
     os.chdir(folder)

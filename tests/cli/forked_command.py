@@ -15,12 +15,12 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import NamedTuple, TextIO
 
-# How long a test waits for what must happen; what works takes a hundredth of it.
+# How long a test waits for an event; a working program needs a hundredth of it.
 PATIENCE = 120.0
 
 
 class Finished(NamedTuple):
-    """How a command ended, and what it wrote."""
+    """The exit status and the output of a command."""
 
     code: int
     out: bytes
@@ -58,7 +58,7 @@ class ForkedCommand:
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End it as the kernel does when memory runs out."""
+        """Kill it with SIGKILL, as the kernel does when memory runs out."""
         self.send_signal(signal.SIGKILL)
 
     def _look(self, seconds: float) -> int | None:
@@ -82,7 +82,7 @@ class ForkServer:
             )
 
     def run(self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], stdin: bytes) -> Finished:
-        """Run a command to its end, with files for its streams: whatever it writes, nobody waits for anybody."""
+        """Run a command to its end, with files for its streams, so that no write blocks."""
         with TemporaryFile() as said, TemporaryFile() as out, TemporaryFile() as err:
             said.write(stdin)
             said.seek(0)

@@ -19,14 +19,14 @@ COMMAND = Path(sysconfig.get_path("scripts"), "backstay")
 
 
 class CommandResult(NamedTuple):
-    """What a command wrote, and how it ended."""
+    """The output and the exit status of a command."""
 
     code: int
     out: str
     err: str
 
     @property
-    def json(self) -> Any:  # Any: whatever the command answers
+    def json(self) -> Any:  # Any: the JSON that the command prints
         return json.loads(self.out)
 
     @property
@@ -34,11 +34,11 @@ class CommandResult(NamedTuple):
         return self.out.splitlines()
 
 
-Tell = Callable[..., CommandResult]
+RunCli = Callable[..., CommandResult]
 
 
 def environment(folder: Path, place: Place | None, **more: str) -> dict[str, str]:
-    """A person with an empty home, nothing of ours in their environment, and the agents of these tests at hand."""
+    """The environment of a user with an empty home, without our variables, and with the agents of these tests."""
     plain = {
         name: value
         for name, value in os.environ.items()
@@ -48,11 +48,13 @@ def environment(folder: Path, place: Place | None, **more: str) -> dict[str, str
     return plain | own | ({} if place is None else {"BACKSTAY_DB": str(place)}) | more
 
 
-def tell(folder: Path, place: Place | None, *arguments: str, stdin: bytes | None = None, **more: str) -> CommandResult:
+def run_cli_in(
+    folder: Path, place: Place | None, *arguments: str, stdin: bytes | None = None, **more: str
+) -> CommandResult:
     """Run the command to its end; it prints no traceback."""
-    told = tell_broken(folder, place, *arguments, stdin=stdin, **more)
-    assert "Traceback" not in told.err, told.err
-    return told
+    result = tell_broken(folder, place, *arguments, stdin=stdin, **more)
+    assert "Traceback" not in result.err, result.err
+    return result
 
 
 def tell_broken(

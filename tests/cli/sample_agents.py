@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from backstay import Text, ToolCall, ToolResult
+from backstay import Attachment, Text, ToolCall, ToolResult
 from backstay.agents.port import AgentTurn
 from backstay.model.content import Body
 
@@ -11,24 +11,32 @@ ESCAPES = "red \x1b[31m bell \x07 csi \x9b2J title \x1b]0;pwned\x07 bidi \u202e 
 
 
 async def echo(turn: AgentTurn) -> AsyncIterator[Body]:
-    """Repeats what it hears."""
+    """Repeats its input."""
     yield Text(f"heard {turn.input.text}")
 
 
+async def opener(turn: AgentTurn) -> AsyncIterator[Body]:
+    """Answers with its input, and with the contents of its files."""
+    yield Text(turn.input.text)
+    for part in turn.input.parts:
+        if isinstance(part, Attachment):
+            yield Text(f"[{part.name} {part.media_type}: {(await turn.read(part)).decode()}]")
+
+
 async def failing(turn: AgentTurn) -> AsyncIterator[Body]:
-    """Says something, and then cannot."""
+    """Sends some output, then raises."""
     yield Text("well")
     raise RuntimeError("no more words")
 
 
 async def hostile(turn: AgentTurn) -> AsyncIterator[Body]:
-    """Tries to steer the terminal, and so does its tool."""
+    """Sends terminal control characters, and so does its tool."""
     yield ToolCall("call-1", "look\x1b[2J", {"what": ESCAPES})
     yield ToolResult("call-1", ESCAPES)
     yield Text(ESCAPES)
 
 
 async def endless(turn: AgentTurn) -> AsyncIterator[Body]:
-    """Says that it is here, and waits for ever."""
+    """Sends some output, then waits forever."""
     yield Text("I am here\n")
     await asyncio.Event().wait()

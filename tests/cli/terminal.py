@@ -46,12 +46,12 @@ class Screen:
 
     @property
     def lines(self) -> list[str]:
-        """What stands on the screen."""
+        """The lines of the screen."""
         return ["".join(line).rstrip() for line in self._lines]
 
     @property
     def text(self) -> str:
-        """All there is to read, with what has scrolled away."""
+        """The whole text, including the lines that have scrolled away."""
         return "\n".join([*self.above, *self.lines]).rstrip()
 
     def write(self, text: str) -> None:
@@ -98,18 +98,18 @@ class Screen:
             self._row += 1
 
     def _obey(self, found: "re.Match[str]") -> None:
-        told, order = found[1], found[3]
+        parameters, order = found[1], found[3]
         if order is None or found[2]:
             return
-        if told == "?7":
+        if parameters == "?7":
             self._wraps = order == "h"
-        elif order in "ABCDGH" and not told.startswith("?"):
-            self._move(order, told)
+        elif order in "ABCDGH" and not parameters.startswith("?"):
+            self._move(order, parameters)
         elif order == "J":
-            self._erase_screen(_number(told))
+            self._erase_screen(_number(parameters))
         elif order == "K":
-            self._erase_line(_number(told))
-        elif order == "n" and told == "6":
+            self._erase_line(_number(parameters))
+        elif order == "n" and parameters == "6":
             self.answers.append(f"\x1b[{self._row + 1};{self._here + 1}R".encode())
 
     @property
@@ -117,8 +117,8 @@ class Screen:
         """The cursor's column; after the last one it still stands on it."""
         return min(self._column, self.columns - 1)
 
-    def _move(self, order: str, told: str) -> None:
-        count = max(1, _number(told))
+    def _move(self, order: str, parameters: str) -> None:
+        count = max(1, _number(parameters))
         match order:
             case "A":
                 self._row = max(0, self._row - count)
@@ -131,7 +131,7 @@ class Screen:
             case "G":
                 self._column = count - 1
             case _:
-                row, _, column = told.partition(";")
+                row, _, column = parameters.partition(";")
                 self._row, self._column = max(1, _number(row)) - 1, max(1, _number(column)) - 1
 
     def _erase_line(self, what: int) -> None:
@@ -176,11 +176,11 @@ class Terminal:
 
     @property
     def echoes(self) -> bool:
-        """Whether what is typed is echoed, as it is unless a program asked for every key."""
+        """Whether typed keys are echoed, as they are unless a program has switched it off."""
         return bool(termios.tcgetattr(self._master)[3] & termios.ECHO)
 
     def wait_until(self, seen: Callable[[str], object]) -> str:
-        """Until this holds for all there is to read; what there is to read then."""
+        """Wait until this holds for the whole text, and return the text."""
         end = time.monotonic() + PATIENCE
         while not seen(self.screen.text):
             if not self._read(end - time.monotonic()):
@@ -265,7 +265,7 @@ def _pty(rows: int, columns: int) -> Iterator[tuple[int, int]]:
 def _shown(
     process: "subprocess.Popen[bytes] | ForkedCommand", master: int, slave: int, rows: int, columns: int
 ) -> Iterator[Terminal]:
-    """What it shows, until it is over: then nobody else has the terminal open."""
+    """Its output until the end: then no other process has the terminal open."""
     os.close(slave)
     try:
         yield Terminal(process, master, rows, columns)

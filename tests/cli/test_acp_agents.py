@@ -1,4 +1,4 @@
-"""Agents that speak ACP, named at the command line: found, started when they are named, and gone with the command."""
+"""ACP agents named at the command line: found, started when named, ended with the command."""
 
 import os
 import shlex
@@ -11,12 +11,12 @@ import pytest
 from backstay import open_store
 from backstay.model.event import TurnEnded
 from backstay.model.turn import Interrupted
-from tests.agents.test_acp import PROGRAM, alive
-from tests.cli.installed_command import Tell, environment, running
+from tests.agents.acp.test_acp import PROGRAM, alive
+from tests.cli.installed_command import RunCli, environment, running
 from tests.databases import Place, let_leases_lapse
 from tests.runtime.controlled_agents import play, until
 
-# A terminal shows what the app tells it: the engine cannot matter to it.
+# A terminal shows the events of the app: the engine cannot matter.
 pytestmark = pytest.mark.engines("sqlite")
 
 LINE = f"acp:{shlex.join(PROGRAM)}"
@@ -40,22 +40,22 @@ def installed(tmp_path: Path) -> str:
     return f"{folder}:{os.environ['PATH']}"
 
 
-def test_a_command_line_answers_in_the_directory_that_it_is_asked_about(told: Tell, project: Path) -> None:
-    answer = told("send", "--workspace", str(project), "--agent", LINE, "tell where")
+def test_a_command_line_answers_in_the_directory_that_it_is_asked_about(run_cli: RunCli, project: Path) -> None:
+    answer = run_cli("send", "--workspace", str(project), "--agent", LINE, "tell where")
 
     assert answer.code == 0
     assert f'"process": "{project}"' in answer.out
 
 
 def test_a_command_works_under_the_directory_that_was_named_or_the_current_one(
-    told_file: Tell, project: Path, tmp_path: Path
+    run_cli_file: RunCli, project: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    made = told_file("send", "--workspace", str(project), "--agent", LINE, "--json", "say hello").json["session"]
-    from_above = told_file("send", "--session", made, "--agent", LINE, "tell where", HOME=str(other))
-    rooted = told_file("send", "--workspace", str(project), "--agent", LINE, "x", BACKSTAY_AGENT_ROOTS=str(other))
-    missing = told_file("send", "--workspace", str(project / "missing"), "--agent", LINE, "say hello")
+    made = run_cli_file("send", "--workspace", str(project), "--agent", LINE, "--json", "say hello").json["session"]
+    from_above = run_cli_file("send", "--session", made, "--agent", LINE, "tell where", HOME=str(other))
+    rooted = run_cli_file("send", "--workspace", str(project), "--agent", LINE, "x", BACKSTAY_AGENT_ROOTS=str(other))
+    missing = run_cli_file("send", "--workspace", str(project / "missing"), "--agent", LINE, "say hello")
 
     assert f'"process": "{project}"' in from_above.out
     assert (rooted.code, missing.code) == (3, 3)
@@ -63,9 +63,9 @@ def test_a_command_works_under_the_directory_that_was_named_or_the_current_one(
     assert "is not a directory here" in missing.err
 
 
-def test_what_its_tools_do_is_told_beside_the_answer(told: Tell, project: Path) -> None:
-    answer = told("send", "--workspace", str(project), "--agent", f"mine={LINE}", "--json", "use a tool")
-    story = told("show", answer.json["session"])
+def test_the_tools_of_an_acp_agent_are_shown_beside_the_answer(run_cli: RunCli, project: Path) -> None:
+    answer = run_cli("send", "--workspace", str(project), "--agent", f"mine={LINE}", "--json", "use a tool")
+    story = run_cli("show", answer.json["session"])
 
     assert (answer.code, answer.json["text"]) == (0, "done ")
     assert "→ edit" in story.out
@@ -73,30 +73,32 @@ def test_what_its_tools_do_is_told_beside_the_answer(told: Tell, project: Path) 
 
 
 def test_an_installed_one_is_offered_with_the_line_to_type_and_answers_to_its_name(
-    told_file: Tell, project: Path, installed: str
+    run_cli_file: RunCli, project: Path, installed: str
 ) -> None:
-    offered = told_file("agents", PATH=installed, BACKSTAY_PROBE="")
-    answer = told_file("send", "--workspace", str(project), "--agent", "acp:hermes", "say hello", PATH=installed)
+    offered = run_cli_file("agents", PATH=installed, BACKSTAY_PROBE="")
+    answer = run_cli_file("send", "--workspace", str(project), "--agent", "acp:hermes", "say hello", PATH=installed)
 
     assert "backstay chat --agent acp:hermes" in offered.lines[-1]
     assert "Hermes is installed: use it with --agent acp:hermes" in offered.lines[0]
     assert (answer.code, answer.out) == (0, "hello \n")
 
 
-def test_it_can_be_named_in_the_environment_and_in_a_file(told_file: Tell, project: Path, tmp_path: Path) -> None:
-    named = told_file("send", "tell where", BACKSTAY_AGENT=LINE, BACKSTAY_AGENT_DIRECTORY=str(project))
+def test_an_acp_agent_can_be_named_in_the_environment_and_in_a_file(
+    run_cli_file: RunCli, project: Path, tmp_path: Path
+) -> None:
+    named = run_cli_file("send", "tell where", BACKSTAY_AGENT=LINE, BACKSTAY_AGENT_DIRECTORY=str(project))
     (tmp_path / "config.toml").write_text(
         f"agent = [{LINE!r}]\nagent_directory = {str(project)!r}\nagent_permission = 'allow'\n"
     )
-    filed = told_file("send", "ask first", BACKSTAY_CONFIG=str(tmp_path / "config.toml"))
+    filed = run_cli_file("send", "ask first", BACKSTAY_CONFIG=str(tmp_path / "config.toml"))
 
     assert f'"process": "{project}"' in named.out
     assert (filed.code, filed.out) == (0, "yes \n")
 
 
-def test_a_chat_keeps_one_process_for_all_that_is_said(told_file: Tell, project: Path) -> None:
+def test_a_chat_keeps_one_agent_process_for_all_messages(run_cli_file: RunCli, project: Path) -> None:
     chat = ("chat", "--workspace", str(project), "--agent", LINE)
-    said = told_file(*chat, stdin=b"say hello\ntell the prompt\n")
+    said = run_cli_file(*chat, stdin=b"say hello\ntell the prompt\n")
 
     assert said.code == 0
     assert '"prompts": [["say hello"], ["tell the prompt"]]' in said.out.replace("\n", " ")
@@ -111,18 +113,18 @@ def test_a_chat_keeps_one_process_for_all_that_is_said(told_file: Tell, project:
         ("acp:agent 'unclosed", "cannot be read"),
     ],
 )
-def test_one_that_cannot_be_started_is_a_sentence_and_makes_nothing(
-    told_file: Tell, file: Path, agent: str, reason: str
+def test_an_acp_agent_that_cannot_start_is_an_error_and_creates_nothing(
+    run_cli_file: RunCli, file: Path, agent: str, reason: str
 ) -> None:
-    answer = told_file("send", "--agent", agent, "hello", PATH="/nowhere")
+    answer = run_cli_file("send", "--agent", agent, "hello", PATH="/nowhere")
 
     assert (answer.code, answer.out) == (1, "")
     assert reason in answer.err
     assert not file.exists()
 
 
-def test_a_session_about_no_directory_is_not_answered_and_says_what_to_do(told_file: Tell) -> None:
-    answer = told_file("send", "--agent", LINE, "say hello")
+def test_a_session_without_a_directory_is_not_answered_and_gets_a_hint(run_cli_file: RunCli) -> None:
+    answer = run_cli_file("send", "--agent", LINE, "say hello")
 
     assert answer.code == 3
     assert "Send with --workspace DIR" in answer.err
@@ -144,8 +146,8 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_command_that_is_killed_leaves_no_program_and_what_it_did_may_have_run(
-    told: Tell, place: Place, tmp_path: Path, project: Path
+def test_a_killed_command_leaves_no_program_and_its_calls_may_have_run(
+    run_cli: RunCli, place: Place, tmp_path: Path, project: Path
 ) -> None:
     with running(tmp_path, place, "send", "--workspace", str(project), "--agent", LINE, "be deaf") as command:
         assert command.stdout is not None
@@ -159,7 +161,7 @@ def test_a_command_that_is_killed_leaves_no_program_and_what_it_did_may_have_run
 
     play(gone())
     let_leases_lapse(place, command.pid)
-    (session,) = told("list", "--json").json["sessions"]
+    (session,) = run_cli("list", "--json").json["sessions"]
     with open_store(place) as store:
         events = store.events_after(session["id"], owner=ME).events
         (ended,) = [event.body for event in events if isinstance(event.body, TurnEnded)]

@@ -1,4 +1,4 @@
-"""What every command owes whoever runs it: help, sentences instead of traces, quiet pipes, harmless output."""
+"""Conventions of all commands: help, messages instead of tracebacks, quiet pipes, harmless output."""
 
 import json
 import os
@@ -9,26 +9,28 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from click import Context
 
 from backstay import Address, BackstayError, open_store
+from backstay.cli.main import commands
 from backstay.cli.output.exit_status import Exit
 from backstay.model import message
 from backstay.model.content import Text, ToolCall, ToolResult
 from backstay.server.http.problems import problem_of
 from reference.cli import verbs
-from tests.cli.database_damage import ME, a_store
-from tests.cli.installed_command import COMMAND, Tell, environment, on_terminal, tell
+from tests.cli.installed_command import COMMAND, RunCli, environment, on_terminal, run_cli_in
+from tests.cli.operator.database_damage import ME, a_store
 from tests.cli.sample_agents import ESCAPES
 from tests.databases import Place
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
-# Everything by which a terminal can be steered, and a reader misled.
+# All characters that can control a terminal or mislead a reader.
 HARMFUL = set(map(chr, [*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0), 0x202E]))
 
 
 @pytest.fixture
 def hostile(file: Path) -> str:
-    """A session in which everything that can hold text tries to steer the terminal."""
+    """A session with control characters in every text."""
     with open_store(file) as store:
         address = Address.chat("matrix", "group", chat=ESCAPES.replace(" ", ""))
         session = store.resolve(address, owner=ME).session.id
@@ -69,16 +71,16 @@ def hostile(file: Path) -> str:
     ],
     ids=" ".join,
 )
-def test_stored_text_steers_no_terminal(told_file: Tell, hostile: str, command: tuple[str, ...]) -> None:
+def test_stored_text_does_not_control_a_terminal(run_cli_file: RunCli, hostile: str, command: tuple[str, ...]) -> None:
     for arguments in (command, (*command, "--json")):
-        answer = told_file(*(word.format(hostile) for word in arguments))
+        answer = run_cli_file(*(word.format(hostile) for word in arguments))
 
         assert not HARMFUL & set(answer.out), arguments
         assert not HARMFUL & set(answer.err), arguments
 
 
-def test_what_json_says_is_exact_all_the_same(told_file: Tell, hostile: str) -> None:
-    shown = told_file("show", hostile, "--json").json
+def test_json_output_is_exact(run_cli_file: RunCli, hostile: str) -> None:
+    shown = run_cli_file("show", hostile, "--json").json
 
     assert shown["session"]["title"] == ESCAPES
     assert shown["messages"][0]["parts"] == [{"type": "text", "text": ESCAPES}]
@@ -92,18 +94,46 @@ def test_on_a_terminal_only_our_own_colours_are_drawn(tmp_path: Path, file: Path
         assert "\x1b" not in plain, command
 
 
-def test_every_command_has_help_with_examples_and_an_answer_for_machines(told_file: Tell) -> None:
+def test_every_command_has_help_with_examples_and_an_answer_for_machines(run_cli_file: RunCli) -> None:
     for name, command in verbs().items():
         assert command.help, name
         assert "Examples:" in (command.epilog or ""), name
         options = {option for one in command.params for option in one.opts}
         assert "--json" in options, name
     for name in ("", "send", "doctor", "tokens", "tokens add"):
-        shown = told_file(*name.split(), "--help")
+        shown = run_cli_file(*name.split(), "--help")
         assert (shown.code, shown.err) == (0, "")
         assert "Examples:" in shown.out
-        # What a command does is said whole, also in the list of all.
+        # The description of a command is not cut, also in the list of all commands.
         assert not [line for line in shown.out.splitlines()[1:] if line.endswith("...")]
+
+
+def test_the_list_of_commands_has_the_first_sentence_of_each(run_cli_file: RunCli) -> None:
+    listed = run_cli_file("--help", COLUMNS="200").out
+
+    for name in commands.list_commands(Context(commands)):
+        command = commands.get_command(Context(commands), name)
+        assert command is not None
+        assert f" {name} {command.get_short_help_str(limit=300)}" in " ".join(listed.split())
+
+
+def loaded_by(file: Path, *arguments: str) -> set[str]:
+    """The modules that a command loads."""
+    program = (
+        "import sys; from backstay.cli import main\ntry: main.main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], env=environment(file.parent, file), capture_output=True, check=True
+    )
+    return set(done.stderr.decode().split())
+
+
+def test_help_loads_nothing_that_the_list_of_sessions_does_not_need(file: Path) -> None:
+    a_store(file, sessions=1)
+
+    assert {
+        name for name in loaded_by(file, "--help") - loaded_by(file, "list") if name.startswith("backstay")
+    } == set()
 
 
 def test_the_reference_names_every_exit_status() -> None:
@@ -115,8 +145,8 @@ def test_the_reference_names_every_exit_status() -> None:
 @pytest.mark.parametrize(
     "arguments", [("nonsense",), ("list", "--limit", "0"), ("show",), ("export", "x", "--format", "pdf")]
 )
-def test_wrong_usage_ends_with_two(told_file: Tell, arguments: tuple[str, ...]) -> None:
-    answer = told_file(*arguments)
+def test_wrong_usage_exits_with_2(run_cli_file: RunCli, arguments: tuple[str, ...]) -> None:
+    answer = run_cli_file(*arguments)
 
     assert (answer.code, answer.out) == (2, "")
 
@@ -134,10 +164,10 @@ def test_wrong_usage_ends_with_two(told_file: Tell, arguments: tuple[str, ...]) 
         (("send", "--address", "nonsense", "hello"), "invalid_address", 1),
     ],
 )
-def test_for_machines_an_error_is_one_json_object_on_standard_error(
-    told_file: Tell, file: Path, arguments: tuple[str, ...], code: str, exit: int
+def test_with_json_an_error_is_one_object_on_standard_error(
+    run_cli_file: RunCli, file: Path, arguments: tuple[str, ...], code: str, exit: int
 ) -> None:
-    answer = told_file(*arguments, "--json")
+    answer = run_cli_file(*arguments, "--json")
 
     problem = json.loads(answer.err)
     assert (answer.code, answer.out, problem["exit"], problem["code"]) == (exit, "", exit, code)
@@ -146,19 +176,31 @@ def test_for_machines_an_error_is_one_json_object_on_standard_error(
     assert not file.exists()
 
 
-def test_an_error_says_to_machines_and_people_what_a_server_says_to_its_clients(told_file: Tell, file: Path) -> None:
+def test_unknown_variables_with_our_prefix_are_named_with_the_nearest_setting(run_cli_file: RunCli) -> None:
+    unknown = {"BACKSTAY_PROT": "9000", "BACKSTAY_SERVICE_HOST": "10.0.0.1", "BACKSTAY_TOKEN": "x"}
+    shown, as_json = run_cli_file("config", **unknown), run_cli_file("config", "--json", **unknown)
+
+    assert shown.code == 0
+    assert shown.err.splitlines() == [
+        "warning: BACKSTAY_PROT is not a setting; did you mean BACKSTAY_PORT?",
+        "warning: BACKSTAY_SERVICE_HOST is not a setting",
+    ]
+    assert (as_json.err, as_json.json["unknown"]) == ("", ["BACKSTAY_PROT", "BACKSTAY_SERVICE_HOST"])
+
+
+def test_an_error_has_the_same_text_as_json_as_text_and_over_http(run_cli_file: RunCli, file: Path) -> None:
     session, *_ = a_store(file, sessions=1)
     with open_store(file) as store:
         store.end(session, owner=ME)
         with pytest.raises(BackstayError) as refused:
             store.rename(session, "Tea", owner=ME)
-    told = msgspec.to_builtins(problem_of(refused.value))
+    problem = msgspec.to_builtins(problem_of(refused.value))
 
-    for_machines = told_file("rename", session, "Tea", "--json")
-    for_people = told_file("rename", session, "Tea")
+    for_machines = run_cli_file("rename", session, "Tea", "--json")
+    for_people = run_cli_file("rename", session, "Tea")
 
-    assert json.loads(for_machines.err) == told | {"exit": 1}
-    assert for_people.err == f"error: {told['title']}\nhint: {told['hint']}\n"
+    assert json.loads(for_machines.err) == problem | {"exit": 1}
+    assert for_people.err == f"error: {problem['title']}\nhint: {problem['hint']}\n"
 
 
 # Runs many commands in one process, as `main` would each: starting is what takes time. Serving has no end.
@@ -178,16 +220,18 @@ for arguments in json.load(sys.stdin):
 """
 
 
-def test_every_command_gives_machines_json_and_nothing_else(tmp_path: Path, file: Path) -> None:
+def test_with_json_every_command_writes_json_and_nothing_else(tmp_path: Path, file: Path) -> None:
     first, second, *_ = a_store(file, sessions=2)
     commands = [
         ["agents"], ["list"], ["show", first], ["follow", first, "--once"], ["search", "hello"], ["lineage", first],
+        ["waiting", first],
         ["undo", first], ["redo", first], ["fork", first], ["rename", first, "Tea"], ["pin", first], ["unpin", first],
         ["archive", first], ["unarchive", first], ["tag", first, "x"], ["export", first, "-o", "a.json"],
         ["export", first], ["export", first, "--format", "markdown"], ["export", first, "--format", "html"],
         ["import", "a.json"], ["release", first], ["end", second], ["delete", second, "--yes"], ["backup", "copy.db"],
         ["vacuum"], ["vacuum", "--apply"], ["retain", "--closed-for", "1"], ["retain", "--fold-after", "0", "--apply"],
-        ["migrate"], ["move", "copy.db", "elsewhere.db"], ["doctor"], ["doctor", "--rescue", "saved"],
+        ["migrate"], ["restore", "copy.db", "--db", "new.db"],
+        ["move", "copy.db", "elsewhere.db"], ["doctor"], ["doctor", "--rescue", "saved"],
         ["tokens", "add", "robot"], ["tokens", "list"], ["link"], ["completion", "bash"], ["config"],
         ["send", "--session", first, "hello"], ["retry", first], ["edit", first, "other"], ["chat", "--session", first],
     ]  # fmt: skip
@@ -208,10 +252,11 @@ def test_every_command_gives_machines_json_and_nothing_else(tmp_path: Path, file
         assert all(isinstance(value, dict) for value in values), command
         assert len(values) == 1 or command[0] in ("follow", "chat", "export"), command
     shown = {" ".join(command[:2]) if command[0] == "tokens" else command[0] for command in commands}
-    assert set(verbs()) == shown | {"serve", "tokens revoke"}
+    # The others need a turn that runs or was cut off: see the tests of these commands.
+    assert set(verbs()) == shown | {"serve", "tokens revoke", "approve", "cancel", "compact", "deny", "resume"}
 
 
-def test_looking_at_nothing_makes_nothing(told_file: Tell, file: Path) -> None:
+def test_reading_commands_do_not_create_a_store(run_cli_file: RunCli, file: Path) -> None:
     for command in (
         ["list"],
         ["show", "x"],
@@ -221,18 +266,18 @@ def test_looking_at_nothing_makes_nothing(told_file: Tell, file: Path) -> None:
         ["tokens", "list"],
         ["migrate"],
     ):
-        answer = told_file(*command)
+        answer = run_cli_file(*command)
         assert (answer.code, "there is no store" in answer.err) == (1, True), command
     assert not file.parent.exists()
 
 
-def test_a_server_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
-    answer = tell(tmp_path, "postgresql://nobody@127.0.0.1:1/nothing?connect_timeout=2", "list")
+def test_an_unreachable_server_is_an_error_with_a_message(tmp_path: Path) -> None:
+    answer = run_cli_in(tmp_path, "postgresql://nobody@127.0.0.1:1/nothing?connect_timeout=2", "list")
 
     assert (answer.code, answer.err.startswith("error: ")) == (1, True)
 
 
-def test_whoever_stops_reading_is_left_in_peace(tmp_path: Path, file: Path) -> None:
+def test_a_closed_output_pipe_causes_no_error(tmp_path: Path, file: Path) -> None:
     a_store(file, sessions=1, turns=4)
     with open_store(file) as store:
         session = store.list(owner=ME).sessions[0].id
@@ -255,7 +300,7 @@ def test_whoever_stops_reading_is_left_in_peace(tmp_path: Path, file: Path) -> N
 
 
 @pytest.mark.parametrize("arguments", [["list"], ["list", "--json"], ["--help"], ["chat"]])
-def test_output_that_cannot_be_written_is_a_sentence(tmp_path: Path, file: Path, arguments: list[str]) -> None:
+def test_unwritable_output_is_an_error_with_a_message(tmp_path: Path, file: Path, arguments: list[str]) -> None:
     a_store(file, sessions=1)
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
@@ -278,7 +323,7 @@ def test_output_that_cannot_be_written_is_a_sentence(tmp_path: Path, file: Path,
 def test_a_command_works_without_any_stream(tmp_path: Path, file: Path, command: str, code: int) -> None:
     a_store(file, sessions=1)
 
-    def told(closed: str) -> "subprocess.CompletedProcess[str]":
+    def run_closed(closed: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             ["sh", "-c", f"exec {COMMAND} {command} {closed}"],
             env=environment(tmp_path, file),
@@ -287,14 +332,14 @@ def test_a_command_works_without_any_stream(tmp_path: Path, file: Path, command:
             check=False,
         )
 
-    assert told("<&- >&- 2>&-").returncode == code
-    without_output = told("<&- >&-")
+    assert run_closed("<&- >&- 2>&-").returncode == code
+    without_output = run_closed("<&- >&-")
     assert (without_output.returncode, "Traceback" in without_output.stderr) == (code, False)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_gets_its_script(tmp_path: Path, shell: str) -> None:
-    script = tell(tmp_path, None, "completion", shell)
+    script = run_cli_in(tmp_path, None, "completion", shell)
 
     assert (script.code, "_BACKSTAY_COMPLETE" in script.out) == (0, True)
 
@@ -303,14 +348,14 @@ def test_a_shell_completes_commands_and_session_ids(tmp_path: Path, place: Place
     sessions = a_store(place, sessions=2)
 
     def completed(words: str) -> list[str]:
-        told = tell(
+        result = run_cli_in(
             tmp_path,
             place,
             _BACKSTAY_COMPLETE="bash_complete",
             COMP_WORDS=words,
             COMP_CWORD=str(len(words.split(" ")) - 1),
         )
-        return [line.split(",")[1] for line in told.lines if line]
+        return [line.split(",")[1] for line in result.lines if line]
 
     assert "doctor" in completed("backstay do")
     assert set(completed("backstay show ses_")) == set(sessions)

@@ -1,4 +1,4 @@
-"""The contract: what every store must keep, whatever database it stands on. Needs pytest.
+"""The contract: the rules that every store keeps, on any engine. Needs pytest.
 
 A backend's test file subclasses `StoreContract` under a name that pytest collects, and overrides one fixture:
 
@@ -11,36 +11,36 @@ It is called with `clock`, `lease_seconds` and `limits`, once for every holder t
 """
 
 from tests.contract.base import ContractBase, OpenHandle
-from tests.contract.blobs import BlobContract
-from tests.contract.compaction_turns import CompactingContract
-from tests.contract.context_proofs import ProofContract
-from tests.contract.dead_holders import GoneHolderContract
-from tests.contract.deletion import DeletionContract
-from tests.contract.expiry import ExpiryContract
-from tests.contract.exports import ExportContract
-from tests.contract.held_turns import HoldContract
-from tests.contract.history import HistoryContract
+from tests.contract.documents.blobs import BlobContract
+from tests.contract.documents.exports import ExportContract
+from tests.contract.documents.transfers import TransferContract
+from tests.contract.history.compaction_turns import CompactingContract
+from tests.contract.history.context_proofs import ProofContract
+from tests.contract.history.history import HistoryContract
 from tests.contract.invalid_input import InputContract
-from tests.contract.leases import LeaseContract
-from tests.contract.lost_events import LostTailContract
-from tests.contract.metadata import NoteContract
-from tests.contract.organising import FilingContract
-from tests.contract.owner_totals import TotalsContract
-from tests.contract.owners import OwnerContract
-from tests.contract.queue import QueueContract
-from tests.contract.reads import ReadingContract
-from tests.contract.recorded_turns import RecordContract
-from tests.contract.resume import ResumeContract
-from tests.contract.search import SearchContract
-from tests.contract.served_agents import ServedAgentContract
-from tests.contract.sessions import SessionContract
-from tests.contract.snapshots import SnapshotContract
-from tests.contract.steering import SteeringContract
-from tests.contract.tokens import TokenContract
-from tests.contract.tool_calls import CallContract
-from tests.contract.transfers import TransferContract
-from tests.contract.turns import TurnContract
-from tests.contract.watches import WatchContract
+from tests.contract.reads.reads import ReadingContract
+from tests.contract.reads.search import SearchContract
+from tests.contract.reads.snapshots import SnapshotContract
+from tests.contract.reads.watches import WatchContract
+from tests.contract.sessions.deletion import DeletionContract
+from tests.contract.sessions.expiry import ExpiryContract
+from tests.contract.sessions.metadata import NoteContract
+from tests.contract.sessions.organising import FilingContract
+from tests.contract.sessions.owner_totals import TotalsContract
+from tests.contract.sessions.owners import OwnerContract
+from tests.contract.sessions.served_agents import ServedAgentContract
+from tests.contract.sessions.sessions import SessionContract
+from tests.contract.sessions.tokens import TokenContract
+from tests.contract.turns.dead_holders import GoneHolderContract
+from tests.contract.turns.held_turns import HoldContract
+from tests.contract.turns.leases import LeaseContract
+from tests.contract.turns.lost_events import LostTailContract
+from tests.contract.turns.queue import QueueContract
+from tests.contract.turns.recorded_turns import RecordContract
+from tests.contract.turns.resume import ResumeContract
+from tests.contract.turns.steering import SteeringContract
+from tests.contract.turns.tool_calls import CallContract
+from tests.contract.turns.turns import TurnContract
 
 __all__ = ["ContractBase", "OpenHandle", "StoreContract"]
 

@@ -1,9 +1,8 @@
-"""What every part of the contract stands on: a clock, a store, and as many more handles on it as a test needs."""
+"""The base of all parts of the contract: a clock, a store, and further handles on it."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import Protocol
 
 import pytest
@@ -13,9 +12,11 @@ from backstay.model.limits import Limits
 from backstay.store import Store
 from backstay.testing.manual_clock import ManualClock
 
+_PARTS = [path.relative_to(Path(__file__).parent) for path in Path(__file__).parent.rglob("*.py")]
+
 # Before the parts are imported, so that a fact that fails shows the values it compared.
 pytest.register_assert_rewrite(
-    *(f"{__package__}.{part.name}" for part in iter_modules([str(Path(__file__).parent)]) if part.name != "base")
+    *(".".join((__package__, *part.with_suffix("").parts)) for part in _PARTS if part != Path("base.py"))
 )
 
 LEASE = 30.0

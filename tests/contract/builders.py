@@ -1,4 +1,4 @@
-"""What the facts of the contract are told with: owners, addresses, turns, and everything a store shows of a session."""
+"""Helpers of the contract: owners, addresses, turns, and everything that a store returns about a session."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,10 +33,15 @@ ME = "me"
 STRANGER = "a stranger"
 AGENT = "default"
 
-# Who said what, in a form that is short to compare.
+# Role and text, in a form that is easy to compare.
 Lines = list[tuple[str, tuple[Part, ...]]]
 
-OUTCOMES = [Completed(), Cancelled("asked to"), Failed("no network"), Interrupted("stopped")]
+OUTCOMES = [
+    Completed(),
+    Cancelled("asked to"),
+    Failed("no network", code="key_refused", hint="Plug it in."),
+    Interrupted("stopped"),
+]
 every_outcome = pytest.mark.parametrize("outcome", OUTCOMES, ids=["completed", "cancelled", "failed", "interrupted"])
 
 
@@ -51,7 +56,7 @@ def new_session(store: Store, *, owner: str = ME) -> SessionId:
 
 
 def talk(store: Store, session: SessionId, turns: int = 1, *, owner: str = ME) -> tuple[TurnInfo, ...]:
-    """Record so many turns: "question 1", "answer 1", "question 2" and so on, counted through the session."""
+    """Record this number of turns: "question 1", "answer 1", "question 2" and so on, numbered within the session."""
     before = store.session(session, owner=owner).turns
     return tuple(
         store.record(
@@ -64,7 +69,7 @@ def talk(store: Store, session: SessionId, turns: int = 1, *, owner: str = ME) -
 def start(
     store: Store, to: Address | SessionId, content: Content = "hello", *, owner: str = ME, agent: str = AGENT
 ) -> OpenTurn:
-    """Start a turn where nobody speaks; the proof of it."""
+    """Start a turn in an idle session; returns its proof."""
     opened = store.submit(to, content, owner=owner, agent=agent, start=True).opened
     assert opened is not None, "nobody speaks here, so the turn starts"
     return opened
@@ -96,29 +101,29 @@ def run(
 
 
 def texts(store: Store, session: SessionId, *, owner: str = ME) -> list[str]:
-    """The words of every message the session reads now."""
+    """The texts of the current messages of the session."""
     return [said.text for said in said_in(store, session, owner=owner)]
 
 
 def said_in(store: Store, session: SessionId, *, owner: str = ME) -> tuple[Message, ...]:
-    """Every message the session reads now."""
+    """The current messages of the session."""
     return store.messages(session, owner=owner).messages
 
 
-def story(store: Store, session: SessionId, *, owner: str = ME) -> tuple[Event, ...]:
+def events_of(store: Store, session: SessionId, *, owner: str = ME) -> tuple[Event, ...]:
     """Every event of the session."""
     page = store.events_after(session, owner=owner, limit=1000)
     assert not page.more, "the contract's sessions have short stories"
     return page.events
 
 
-def told(store: Store, session: SessionId, *, owner: str = ME) -> list[EventBody]:
+def bodies_of(store: Store, session: SessionId, *, owner: str = ME) -> list[EventBody]:
     """The bodies of every event of the session."""
-    return [event.body for event in story(store, session, owner=owner)]
+    return [event.body for event in events_of(store, session, owner=owner)]
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a store shows of one session: what a refused verb must leave as it was."""
+    """Everything a store shows of one session: a rejected verb must not change it."""
 
     sessions: int
     session: SessionInfo
@@ -133,11 +138,11 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def look(store: Store, session: SessionId, turns: Sequence[TurnId] = (), *, owner: str = ME) -> Seen:
-    """All there is to see of a session, and of those of its turns that matter here."""
+    """Everything visible of a session, and of these turns."""
     return Seen(
         sessions=len(store.list(owner=owner, limit=1000).sessions),
         session=store.session(session, owner=owner),
-        events=story(store, session, owner=owner),
+        events=events_of(store, session, owner=owner),
         messages=said_in(store, session, owner=owner),
         lineage=store.lineage(session, owner=owner),
         waiting=store.waiting(session, owner=owner),
@@ -156,7 +161,7 @@ def refused(
     *turns: TurnId,
     owner: str = ME,
 ) -> Iterator[None]:
-    """What happens inside is refused with this error, says what to do next, and leaves everything as it was."""
+    """The block raises this error with a hint, and changes nothing."""
     before = look(store, session, turns, owner=owner)
     with pytest.raises(error) as caught:
         yield
@@ -165,7 +170,7 @@ def refused(
 
 
 def answer_of(verb: Callable[[], object]) -> object:
-    """What a verb says: its answer, or the error with which it is refused."""
+    """The result of a verb, or its error."""
     try:
         return verb()
     except BackstayError as error:

@@ -1,4 +1,4 @@
-"""Bad input: whatever cannot be kept and read again is refused at the door, with advice, and changes nothing."""
+"""Invalid input: a value that cannot be stored and read again is rejected with a hint, and changes nothing."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -34,17 +34,17 @@ from tests.contract.builders import (
     say,
     start,
 )
-from tests.contract.owners import BusyAndIdle, EveryVerbContract, accepted
+from tests.contract.sessions.owners import BusyAndIdle, EveryVerbContract, accepted
 
 MIB = 1 << 20
 NAN, INFINITY = float("nan"), float("inf")
 
-# What no type checker would let through, and what only looks as if it could be stored.
+# Values that a type checker would reject, and values that only look storable.
 Bad = Any
 
 
 def nested(depth: int) -> Bad:
-    """Lists within lists, so many deep."""
+    """Lists within lists, with this depth."""
     value: Bad = []
     for _ in range(depth - 1):
         value = [value]
@@ -111,7 +111,7 @@ BAD_CONTENT: dict[str, Bad] = {
     **BAD_PARTS,
 }
 
-# Nobody sends these; a caller that records its own agent may have them.
+# No client sends these; a caller that records its own agent may have them.
 EMPTY: dict[str, Bad] = {
     "empty text": "",
     "white space": " \n\t",
@@ -148,6 +148,7 @@ BAD_BODIES: dict[str, Bad] = {
     "less than no tokens read": Usage(input_tokens=-1),
     "less than no tokens said": Usage(output_tokens=-1),
     "less than no tokens cached": Usage(cached_tokens=-1),
+    "less than no tokens of reasoning": Usage(reasoning_tokens=-1),
     "more tokens than can be counted": Usage(input_tokens=1 << 63),
     "a model that is a number": Usage(model=5),  # type: ignore[arg-type]
     "a model with a lone surrogate": Usage(model="\ud800"),
@@ -195,7 +196,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 Send = Callable[[Store, Place, Bad], object]
 
-# Every verb that takes what a person says.
+# Every verb that takes a person's message.
 SENDING: dict[str, Send] = {
     "submit": lambda store, it, said: store.submit(it.idle, said, owner=ME),
     "submit with a request id": lambda store, it, said: store.submit(it.idle, said, owner=ME, request_id="r1"),
@@ -276,7 +277,7 @@ def but(table: dict[str, Send], *names: str) -> dict[str, Send]:
 
 
 def refuse(store: Store, place: Place, error: type[BackstayError], verbs: dict[str, Send], given: Bad) -> None:
-    """Every one of these verbs refuses what it is given, says what to do next, and leaves everything as it was."""
+    """Each of these verbs rejects its input with a hint, and changes nothing."""
     before = see(store, place)
     answers = {name: answer_of(partial(verb, store, place, given)) for name, verb in verbs.items()}
     assert {name: type(answer).__name__ for name, answer in answers.items() if type(answer) is not error} == {}
@@ -285,7 +286,7 @@ def refuse(store: Store, place: Place, error: type[BackstayError], verbs: dict[s
 
 
 def see(store: Store, place: Place) -> tuple[int, Seen, Seen]:
-    """Everything there is to see in this place, and how many sessions anybody has."""
+    """Everything that is visible in this place, and the number of all sessions."""
     return (
         store.about().sessions,
         look(store, place.idle),
@@ -294,7 +295,7 @@ def see(store: Store, place: Place) -> tuple[int, Seen, Seen]:
 
 
 class InputContract(EveryVerbContract):
-    """Facts about what is refused."""
+    """Rules for invalid input."""
 
     @pytest.fixture
     def place(self, store: Store) -> Place:
@@ -310,20 +311,20 @@ class InputContract(EveryVerbContract):
             question=said_in(store, idle)[0].id,
         )
 
-    # --- what a person says -----------------------------------------------------------------------------------------
+    # --- input of a person ------------------------------------------------------------------------------------------
 
     @all_of("said", BAD_CONTENT | EMPTY)
-    def test_an_input_that_could_not_be_read_again_is_refused(self, store: Store, place: Place, said: Bad) -> None:
+    def test_an_input_that_cannot_be_decoded_again_is_rejected(self, store: Store, place: Place, said: Bad) -> None:
         refuse(store, place, InvalidPayload, SENDING, said)
 
     @all_of("said", TOO_LARGE)
     def test_an_input_that_is_too_large_is_refused(self, store: Store, place: Place, said: Bad) -> None:
         refuse(store, place, TooLarge, SENDING, said)
 
-    # --- what an agent says -----------------------------------------------------------------------------------------
+    # --- output of an agent -----------------------------------------------------------------------------------------
 
     @all_of("body", BAD_BODIES)
-    def test_a_body_that_could_not_be_read_again_is_refused(self, store: Store, place: Place, body: Bad) -> None:
+    def test_a_body_that_cannot_be_decoded_again_is_rejected(self, store: Store, place: Place, body: Bad) -> None:
         refuse(store, place, InvalidPayload, SAYING, body)
 
         assert store.finish(place.proof, Completed(), bodies=[Text("well")]).turn.outcome == Completed()
@@ -345,21 +346,24 @@ class InputContract(EveryVerbContract):
         refuse(store, place, TooLarge, SAYING, body)
 
     @pytest.mark.parametrize("bodies", ["hello", None, 5, Text("hello")])
-    def test_bodies_that_are_no_list_of_bodies_are_refused(self, store: Store, place: Place, bodies: Bad) -> None:
+    def test_invalid_lists_of_bodies_are_rejected(self, store: Store, place: Place, bodies: Bad) -> None:
         with refused(store, place.busy, InvalidPayload, place.proof.id):
             store.checkpoint(place.proof, bodies)
         with refused(store, place.busy, InvalidPayload, place.proof.id):
             store.finish(place.proof, Completed(), bodies=bodies)
 
-    @pytest.mark.parametrize("outcome", ["completed", None, 5, Completed, Failed(5), Failed("\ud800"), Text("done")])  # type: ignore[arg-type]
-    def test_there_is_no_fifth_outcome(self, store: Store, place: Place, outcome: Bad) -> None:
+    @pytest.mark.parametrize(
+        "outcome",
+        ["completed", None, 5, Completed, Failed(5), Failed("", 5), Failed("\ud800"), Text("done")],  # type: ignore[arg-type]
+    )
+    def test_an_invalid_outcome_is_rejected(self, store: Store, place: Place, outcome: Bad) -> None:
         with refused(store, place.busy, InvalidPayload, place.proof.id):
             store.finish(place.proof, outcome)
 
-    # --- what a caller records --------------------------------------------------------------------------------------
+    # --- recorded messages ------------------------------------------------------------------------------------------
 
     @all_of("said", BAD_MESSAGES)
-    def test_messages_that_could_not_be_read_again_are_refused(self, store: Store, place: Place, said: Bad) -> None:
+    def test_messages_that_cannot_be_decoded_again_are_rejected(self, store: Store, place: Place, said: Bad) -> None:
         refuse(store, place, InvalidPayload, RECORDING, said)
 
         store.finish(place.proof, Completed())
@@ -419,7 +423,7 @@ class InputContract(EveryVerbContract):
     # --- names ------------------------------------------------------------------------------------------------------
 
     @all_of("name", BAD_NAMES)
-    def test_a_name_that_could_not_be_read_again_is_refused(self, store: Store, place: Place, name: Bad) -> None:
+    def test_a_name_that_cannot_be_decoded_again_is_rejected(self, store: Store, place: Place, name: Bad) -> None:
         refuse(store, place, InvalidPayload, NAMING, name)
 
     @pytest.mark.parametrize("name", ["", "  "])
@@ -430,7 +434,7 @@ class InputContract(EveryVerbContract):
         refuse(store, place, TooLarge, but(NAMING, "save_draft"), "n" * 5_000)
 
     @pytest.mark.parametrize("owner", ["", " ", None, 5, b"me", ["me"], object(), "\ud800", "me\0", "o" * 100_000])
-    def test_nobody_is_an_owner_that_is_no_name(self, store: Store, sessions: BusyAndIdle, owner: Bad) -> None:
+    def test_an_invalid_owner_is_rejected(self, store: Store, sessions: BusyAndIdle, owner: Bad) -> None:
         assert accepted(store, sessions.busy, owner, (NotFound, InvalidPayload, TooLarge)) == {}
 
     @pytest.mark.parametrize("field", ["tag", "family", "place", "agent"])
@@ -444,7 +448,7 @@ class InputContract(EveryVerbContract):
                 store.search("fox", owner=ME, filter=wanted)
 
     @pytest.mark.parametrize("names", ["home", None, 5])
-    def test_one_name_is_no_list_of_names(self, store: Store, place: Place, names: Bad) -> None:
+    def test_a_single_name_is_rejected_as_a_list_of_names(self, store: Store, place: Place, names: Bad) -> None:
         with refused(store, place.idle, InvalidPayload):
             store.tag(place.idle, owner=ME, add=names)
         with refused(store, place.idle, InvalidPayload):
@@ -454,7 +458,7 @@ class InputContract(EveryVerbContract):
         with refused(store, place.busy, InvalidPayload, place.waiting):
             store.finish(place.proof, Completed(), agents=names)
 
-    # --- everything else a verb can be given ------------------------------------------------------------------------
+    # --- other arguments --------------------------------------------------------------------------------------------
 
     @all_of("live", LIVING)
     @all_of("ttl", BAD_TTLS)
@@ -473,14 +477,14 @@ class InputContract(EveryVerbContract):
             store.resolve(room(), owner=ME, ttl=Ttl(idle=-1))
 
     @pytest.mark.parametrize("mode", ["nonsense", "", None, 5, ["enqueue"]])
-    def test_there_is_no_sixth_way_to_meet_a_busy_session(self, store: Store, place: Place, mode: Bad) -> None:
+    def test_an_invalid_if_busy_is_rejected(self, store: Store, place: Place, mode: Bad) -> None:
         with refused(store, place.idle, InvalidPayload):
             store.submit(place.idle, "hello", owner=ME, if_busy=mode)
         with refused(store, place.busy, InvalidPayload):
             store.submit(place.busy, "hello", owner=ME, if_busy=mode)
 
     @pytest.mark.parametrize("revision", ["1", 1.5, -1, 2**70, [1]])
-    def test_a_revision_that_is_none_matches_nothing(self, store: Store, place: Place, revision: Bad) -> None:
+    def test_an_invalid_revision_matches_nothing(self, store: Store, place: Place, revision: Bad) -> None:
         with refused(store, place.idle, (RevisionMismatch, InvalidPayload)):
             store.submit(place.idle, "hello", owner=ME, expect_revision=revision)
         with refused(store, place.idle, (RevisionMismatch, InvalidPayload)):
@@ -504,14 +508,14 @@ class InputContract(EveryVerbContract):
             store.mark_read(place.idle, number, owner=ME)
 
     @pytest.mark.parametrize("call", ["", None, 5, b"c1", "\ud800", "c" * 100_000])
-    def test_a_call_that_is_none_cannot_be_decided(self, store: Store, place: Place, call: Bad) -> None:
+    def test_an_invalid_call_id_cannot_be_decided(self, store: Store, place: Place, call: Bad) -> None:
         with refused(store, place.busy, (NothingToDo, InvalidPayload), place.proof.id):
             store.approve(place.proof.id, call, owner=ME)
         with refused(store, place.busy, (NothingToDo, InvalidPayload), place.proof.id):
             store.deny(place.proof.id, call, owner=ME)
 
     @pytest.mark.parametrize("shown", ["", 5, b"", "\ud800", "0" * 100_000])
-    def test_a_hash_that_is_none_approves_nothing(self, store: Store, place: Place, shown: Bad) -> None:
+    def test_an_invalid_arguments_hash_approves_nothing(self, store: Store, place: Place, shown: Bad) -> None:
         proof = say(store, place.proof, ToolCall("c2", "mail", approval=True))
 
         with refused(store, place.busy, (Conflict, InvalidPayload), proof.id):

@@ -33,7 +33,7 @@ def _compact(store: Store, session: SessionId, keep_from: int) -> None:
 
 
 def nothing(store: Store, _: ManualClock) -> SessionId:
-    """Nobody has said anything."""
+    """A session without messages."""
     return new_session(store)
 
 
@@ -100,7 +100,7 @@ def approvals(store: Store, _: ManualClock) -> SessionId:
 
 
 def resumed(store: Store, _: ManualClock) -> SessionId:
-    """A turn that was interrupted twice and gone on with: one call made again under its key, others allowed to run."""
+    """A turn that was interrupted twice and resumed: one call repeated under its key, others allowed to run."""
     session = new_session(store)
     mail = [ToolCall(name, "mail") for name in ("c1", "c2", "c3", "c4")]
     proof = say(store, start(store, session, "mail"), *mail, ToolResult("c1"))
@@ -176,7 +176,7 @@ def compacted(store: Store, _: ManualClock) -> SessionId:
 
 
 def compacted_by_a_turn(store: Store, _: ManualClock) -> SessionId:
-    """A compaction that was stopped, then one that was done while somebody waited."""
+    """A cancelled compaction, then a completed one while a turn waited."""
     session = new_session(store)
     talk(store, session, 3)
     stopped = store.compact(session, owner=ME).opened
@@ -193,7 +193,7 @@ def compacted_by_a_turn(store: Store, _: ManualClock) -> SessionId:
 
 
 def undone_across_compactions(store: Store, clock: ManualClock) -> SessionId:
-    """Taken back beyond a summary."""
+    """Undone past a summary."""
     session = compacted(store, clock)
     for _ in range(4):
         store.undo(session, owner=ME)
@@ -202,7 +202,7 @@ def undone_across_compactions(store: Store, clock: ManualClock) -> SessionId:
 
 
 def forked(store: Store, _: ManualClock) -> SessionId:
-    """The source went on, and so did the fork, back beyond the place where it began."""
+    """The source continued, and so did the fork, which was undone past its beginning."""
     source = new_session(store)
     talk(store, source, 3)
     store.rename(source, "Cats", owner=ME)
@@ -215,7 +215,7 @@ def forked(store: Store, _: ManualClock) -> SessionId:
 
 
 def forked_empty(store: Store, _: ManualClock) -> SessionId:
-    """From a session in which nothing was said."""
+    """From a session without messages."""
     return store.fork(new_session(store), owner=ME).id
 
 
@@ -243,7 +243,7 @@ def forked_from_bases(store: Store, clock: ManualClock) -> SessionId:
 
 
 def forked_from_the_deleted(store: Store, clock: ManualClock) -> SessionId:
-    """What it reads was said in sessions that are gone."""
+    """It reads messages of sessions that are deleted."""
     last = forked_from_forks(store, clock)
     for one in store.list(owner=ME).sessions:
         if one.id != last:
@@ -328,7 +328,7 @@ def ended(store: Store, _: ManualClock) -> SessionId:
 
 
 def expired(store: Store, clock: ManualClock) -> SessionId:
-    """Its time was over, and somebody noticed."""
+    """An expired session, after the expiry was noticed."""
     session = store.create(owner=ME, ttl=Ttl(idle=60)).id
     talk(store, session)
     clock.advance(120)
@@ -337,7 +337,7 @@ def expired(store: Store, clock: ManualClock) -> SessionId:
 
 
 def lapsed(store: Store, clock: ManualClock) -> SessionId:
-    """Its time is over, and nobody has noticed."""
+    """An expired session, before the expiry was noticed."""
     session = store.create(owner=ME, ttl=Ttl(absolute=60)).id
     talk(store, session)
     clock.advance(120)

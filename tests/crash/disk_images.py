@@ -1,4 +1,4 @@
-"""What a disk may hold after the power failed: every synced write, and anything of those since."""
+"""The possible contents of a disk after a power loss: every synced write, and any subset of later ones."""
 
 import random
 from collections.abc import Callable, Iterable, Sequence
@@ -10,7 +10,7 @@ SECTOR = 512
 
 Image = dict[str, bytes]
 Pending = Write | Truncate
-# What survives of the writes that were under way to one file, in their order.
+# Which of the unsynced writes to one file survive, in their order.
 Fate = Callable[[Sequence[Pending]], Iterable[Pending]]
 
 
@@ -20,7 +20,7 @@ def nothing(_: Sequence[Pending]) -> Iterable[Pending]:
 
 
 def everything(pending: Sequence[Pending]) -> Iterable[Pending]:
-    """Every write reached the disk just in time, as after the death of a process."""
+    """Every write reached the disk, as after the death of a process."""
     return pending
 
 
@@ -86,7 +86,7 @@ class Platter:
         self._ghosts: dict[str, _File] = {}
 
     def turn(self, step: Recorded) -> None:
-        """Let one more step happen."""
+        """Apply one more step."""
         match step:
             case Write(file=file) | Truncate(file=file):
                 self._files.setdefault(file, _File()).write(step)
@@ -97,14 +97,14 @@ class Platter:
             case Delete(file=file, lasting=lasting):
                 self._delete(file, lasting=lasting)
             case Link(file=file, name=name):
-                # Its owner has synced the directory. Whether its content survives is the file's own matter.
+                # Its owner has synced the directory, which decides nothing about the content of the file.
                 self._files[name] = self._files[file]
                 self._files[name].listed = True
             case Mark() | Read():
                 pass
 
     def image(self, fate: Fate) -> Image:
-        """The files as they may be found when the power is back."""
+        """The files as they may be after the power loss."""
         if fate is everything:
             return {name: bytes(file.cached) for name, file in self._files.items()}
         here = {name: file for name, file in self._files.items() if file.listed}

@@ -1,4 +1,4 @@
-"""What a crash may leave: the story after the last acknowledged verb, or after the one that was under way."""
+"""The allowed results of a crash: the history after the last acknowledged verb, or after the one under way."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -7,27 +7,27 @@ from typing import NamedTuple
 
 from backstay.testing.manual_clock import ManualClock
 from tests.crash.disk_images import Image, Platter, everything, lay
-from tests.crash.workload import Acknowledged, Opener, Play, Story, story
+from tests.crash.workload import Acknowledged, Opener, Play, StoreHistory, history_of
 from tests.open_sqlite import open_sqlite
 from tests.simulated_disk import Disk, Mark, Recorded, Tape
 
 
 class Recording(NamedTuple):
-    """A play that was played once: every step on the disk, what was acknowledged, and the stories it leads to.
+    """A workload that was run once: every disk step, the acknowledgements, and the resulting histories.
 
-    `stories[n]` is what is told when the process dies right after `n` verbs were acknowledged.
+    `histories[n]` is the result of a crash right after `n` acknowledged verbs.
     """
 
     steps: Sequence[Recorded]
     acknowledged: Sequence[Acknowledged]
-    stories: Sequence[Story]
+    histories: Sequence[StoreHistory]
 
-    def allowed(self, verbs: int, *, power_lost: bool = False) -> Sequence[Story]:
-        """The stories that may be told after so many acknowledgements and then a crash."""
+    def allowed(self, verbs: int, *, power_lost: bool = False) -> Sequence[StoreHistory]:
+        """The histories that are allowed after this number of acknowledgements and a crash."""
         kept = verbs
         while power_lost and kept and not self.acknowledged[kept - 1].durable:
             kept -= 1
-        return self.stories[kept : verbs + 2]
+        return self.histories[kept : verbs + 2]
 
     def crashes(self) -> Iterator[tuple[int, Recorded, Platter]]:
         """Every moment to crash: how many verbs were acknowledged, the step that did not happen, and the disk."""
@@ -39,7 +39,7 @@ class Recording(NamedTuple):
 
 
 def record(play: Play, folder: Path, opener: type[Opener] = Opener) -> Recording:
-    """Play it once, on a disk that remembers."""
+    """Run it once, on a disk that records its steps."""
     tape, acknowledged = Tape(), []
     with Disk(tape) as disk:
         open_it = opener(folder / "played" / "store.db", disk)
@@ -48,30 +48,30 @@ def record(play: Play, folder: Path, opener: type[Opener] = Opener) -> Recording
             tape.mark(len(acknowledged))
         steps = tuple(tape.steps)
         open_it.close()
-    return Recording(steps, acknowledged, tuple(_stories(steps, folder)))
+    return Recording(steps, acknowledged, tuple(_histories(steps, folder)))
 
 
-def _stories(steps: Sequence[Recorded], folder: Path) -> Iterator[Story]:
+def _histories(steps: Sequence[Recorded], folder: Path) -> Iterator[StoreHistory]:
     platter = Platter()
-    yield told(platter.image(everything), folder)
+    yield history_in(platter.image(everything), folder)
     for step in steps:
         platter.turn(step)
         if isinstance(step, Mark):
-            yield told(platter.image(everything), folder)
+            yield history_in(platter.image(everything), folder)
 
 
 def after_a_reboot() -> ManualClock:
-    """The clock of a machine that was started again: nobody who ran before is alive."""
+    """The clock of a rebooted machine: no earlier process is alive."""
     clock = ManualClock()
     clock.reboot()
     return clock
 
 
-def told(image: Image, folder: Path) -> Story:
-    """The story that a machine tells which starts from this image."""
+def history_in(image: Image, folder: Path) -> StoreHistory:
+    """The history on a machine that starts from this image."""
     path = lay(image, folder / "image")
     try:
         with open_sqlite(path, clock=after_a_reboot()) as store:
-            return story(store)
+            return history_of(store)
     finally:
         shutil.rmtree(path.parent)

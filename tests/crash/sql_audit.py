@@ -1,4 +1,4 @@
-"""Looks at a database with nothing but SQL, for what no reader of the store may ever meet.
+"""Checks a database with SQL alone, for states that no reader of the store may ever see.
 
 Runs in a process of its own: it opens the database beside the store.
 """
@@ -16,9 +16,9 @@ Ask = Callable[[str], Rows]
 _ALIVE = "SELECT w.id FROM windows w JOIN sessions s ON s.id = w.session_id WHERE s.state <> 'deleted'"
 _LEADS_TO = "SELECT base_id FROM windows WHERE id = '{}' UNION SELECT behind_id FROM windows WHERE id = '{}'"
 _READS = "SELECT source_id, low, high FROM segments WHERE window_id = '{}'"
-# Where keys can be given out again, those of deleted messages must not count as indexed.
+# Where keys can be assigned again, those of deleted messages must not count as indexed.
 _BEYOND = "SELECT key FROM indexed WHERE key > (SELECT coalesce(max(key), 0) FROM messages)"
-# Each statement lists what is wrong; none may find anything.
+# Each statement lists faults; none may find any.
 _WRONG = {
     "events with a gap": """
         SELECT s.id FROM sessions s JOIN events e ON e.session_id = s.id WHERE s.state <> 'deleted' GROUP BY s.id
@@ -49,7 +49,7 @@ _WRONG = {
 
 
 def audit(rank: int, place: Path | str) -> list[str]:
-    """Everything that is wrong with the database, as sentences. Worker processes run it; only the first looks."""
+    """All faults of the database, as sentences. Worker processes run it; only the first one checks."""
     if rank:
         return []
     return _audit_file(place) if isinstance(place, Path) else _audit_server(place)

@@ -1,4 +1,4 @@
-"""The disk fails at any step: a verb is stored or refused, never half, and what was refused can be asked again."""
+"""The disk fails at any step: a verb is stored or rejected, never half, and a rejected one can be repeated."""
 
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -17,10 +17,10 @@ from backstay.store.engine import Transaction
 from backstay.store.sqlite.engine import SqliteEngine
 from backstay.testing.manual_clock import ManualClock
 from tests.crash.disk_images import Platter, nothing
-from tests.crash.oracle import record, told
+from tests.crash.oracle import history_in, record
 from tests.crash.sql_audit import audit
 from tests.crash.worker_processes import WorkerProcesses
-from tests.crash.workload import ME, Acknowledged, Open, Opener, Story, address, started, story
+from tests.crash.workload import ME, Acknowledged, Open, Opener, StoreHistory, address, history_of, started
 from tests.effort import THOROUGH
 from tests.open_sqlite import open_sqlite
 from tests.simulated_disk import CHANGES, Disk, Fault, Mark, Read, Recorded, Step, Sync, Tape
@@ -28,7 +28,7 @@ from tests.touching import touch
 
 T = TypeVar("T")
 
-# A fault in a close, or in the clean-up after a fault, has nobody who could be told.
+# A fault in a close, or in the clean-up after a fault, has no caller to report to.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 # `make test` lets every third step fail, `make crash` each.
@@ -38,19 +38,19 @@ KINDS: dict[str, Collection[type[Step]]] = {"changes": CHANGES, "reads": (Read,)
 
 @pytest.mark.parametrize("lasting", [False, True])
 @pytest.mark.parametrize("kinds", KINDS)
-def test_a_fault_at_any_step_refuses_a_verb_or_keeps_it_and_it_can_be_asked_again(
-    desk: Path, auditor: WorkerProcesses, kinds: str, lasting: bool
+def test_a_fault_at_any_step_rejects_or_keeps_a_verb_and_it_can_be_repeated(
+    tmp_path: Path, auditor: WorkerProcesses, kinds: str, lasting: bool
 ) -> None:
-    played = record(a_short_day, desk)
+    played = record(a_short_day, tmp_path)
     refusals = 0
     for number in count(1, APART):
-        run = suffer(desk / f"{number}", KINDS[kinds], number, lasting=lasting)
+        run = suffer(tmp_path / f"{number}", KINDS[kinds], number, lasting=lasting)
         if not run.struck:
             break
         refusals += run.refusals
-        assert run.told == played.stories[-1], f"fault at step {number}"
-        assert auditor.all(audit, desk / f"{number}" / "store.db") == [[]]
-        shutil.rmtree(desk / f"{number}")
+        assert run.history == played.histories[-1], f"fault at step {number}"
+        assert auditor.all(audit, tmp_path / f"{number}" / "store.db") == [[]]
+        shutil.rmtree(tmp_path / f"{number}")
         for verbs, then in run.after_power_loss:
             assert then in played.allowed(verbs, power_lost=True), f"fault at step {number}, power lost after {verbs}"
     assert refusals > 5 // APART
@@ -58,14 +58,14 @@ def test_a_fault_at_any_step_refuses_a_verb_or_keeps_it_and_it_can_be_asked_agai
 
 @pytest.mark.parametrize("readers", [0, 1])
 @pytest.mark.parametrize("lasting", [False, True])
-def test_a_write_acknowledged_after_a_failed_sync_does_not_rest_on_its_lost_pages(
-    desk: Path, lasting: bool, readers: int
+def test_a_write_acknowledged_after_a_failed_sync_does_not_need_its_lost_pages(
+    tmp_path: Path, lasting: bool, readers: int
 ) -> None:
-    played = record(a_short_day, desk)
+    played = record(a_short_day, tmp_path)
     number, struck = 0, True
     while struck:
         number += 1
-        run = suffer(desk / f"{number}", (Sync,), number, lasting=lasting, forgetful=True, readers=readers)
+        run = suffer(tmp_path / f"{number}", (Sync,), number, lasting=lasting, forgetful=True, readers=readers)
         struck = run.struck
         for verbs, then in run.after_power_loss:
             assert then in played.allowed(verbs, power_lost=True), f"sync {number} failed, power lost after {verbs}"
@@ -73,19 +73,19 @@ def test_a_write_acknowledged_after_a_failed_sync_does_not_rest_on_its_lost_page
 
 
 @pytest.mark.parametrize("kinds", KINDS)
-def test_a_fault_at_any_step_of_the_first_opening_is_named_and_a_later_one_succeeds(desk: Path, kinds: str) -> None:
+def test_a_fault_at_any_step_of_the_first_opening_is_named_and_a_later_one_succeeds(tmp_path: Path, kinds: str) -> None:
     refusals = 0
     for number in count(1, APART):
         fault = Fault(KINDS[kinds])
         with Disk(fault) as disk:
             fault.arm(number, lasting=True)
-            refusals += refuses_to_open(desk / f"{number}" / "store.db", disk)
+            refusals += refuses_to_open(tmp_path / f"{number}" / "store.db", disk)
             struck = bool(fault.struck)
             fault.heal()
-            with open_sqlite(desk / f"{number}" / "store.db", disk=disk) as store:
+            with open_sqlite(tmp_path / f"{number}" / "store.db", disk=disk) as store:
                 assert store.list(owner=ME).sessions == ()
                 store.create(owner=ME)
-        shutil.rmtree(desk / f"{number}")
+        shutil.rmtree(tmp_path / f"{number}")
         if not struck:
             break
     assert refusals > 5 // APART
@@ -99,9 +99,9 @@ def refuses_to_open(path: Path, disk: Disk) -> bool:
     return False
 
 
-def test_reads_go_on_while_every_write_fails(desk: Path) -> None:
+def test_reads_go_on_while_every_write_fails(tmp_path: Path) -> None:
     fault = Fault()
-    with Disk(fault) as disk, open_sqlite(desk / "store.db", disk=disk) as store:
+    with Disk(fault) as disk, open_sqlite(tmp_path / "store.db", disk=disk) as store:
         session = store.record(address("kitchen"), [m.user("hello")], owner=ME).session.id
         fault.arm(1, lasting=True)
 
@@ -114,9 +114,9 @@ def test_reads_go_on_while_every_write_fails(desk: Path) -> None:
         assert touch(store, session, owner=ME).activity == 2
 
 
-def test_a_durable_verb_is_never_acknowledged_while_no_sync_succeeds(desk: Path) -> None:
+def test_a_durable_verb_is_never_acknowledged_while_no_sync_succeeds(tmp_path: Path) -> None:
     fault = Fault((Sync,))
-    with Disk(fault) as disk, open_sqlite(desk / "store.db", disk=disk) as store:
+    with Disk(fault) as disk, open_sqlite(tmp_path / "store.db", disk=disk) as store:
         session = store.create(owner=ME).id
         fault.arm(1, lasting=True)
 
@@ -128,7 +128,7 @@ def test_a_durable_verb_is_never_acknowledged_while_no_sync_succeeds(desk: Path)
         assert touch(store, session, owner=ME).activity == 1
 
 
-# --- suffering ------------------------------------------------------------------------------------------------------
+# --- faults ---------------------------------------------------------------------------------------------------------
 
 
 def a_short_day(open_it: Open) -> Iterator[Acknowledged]:
@@ -155,15 +155,15 @@ def a_short_day(open_it: Open) -> Iterator[Acknowledged]:
 
 
 class Suffered(NamedTuple):
-    """How the day went on a disk that failed at one step, or from one step on until it was healed.
+    """The result of the workload on a disk that failed at one step, or from one step on until it was repaired.
 
-    `after_power_loss` is what would be told if the power failed right after so many verbs.
+    `after_power_loss` is the history after a power loss right after this number of verbs.
     """
 
     struck: bool
     refusals: int
-    told: Story
-    after_power_loss: list[tuple[int, Story]]
+    history: StoreHistory
+    after_power_loss: list[tuple[int, StoreHistory]]
 
 
 def suffer(
@@ -175,9 +175,9 @@ def suffer(
     forgetful: bool = False,
     readers: int = 0,
 ) -> Suffered:
-    """Play the short day; the fault strikes at the n-th step after the store was opened and used once.
+    """Run the short workload; the fault occurs at the n-th step after the store was opened and used once.
 
-    A forgetful disk keeps nothing of what a failed sync was for, whatever is synced later.
+    A forgetful disk loses the writes of a failed sync, even if a later sync succeeds.
     """
     tape, marks = Tape(), []
     fault = Fault(kinds, tape if forgetful else None)
@@ -194,21 +194,23 @@ def suffer(
         steps = tuple(tape.steps)
         open_it.close()
     with open_sqlite(folder / "store.db") as store:
-        final = story(store)
+        final = history_of(store)
     lost = list(_after_power_loss(steps, marks if forgetful else marks[:2], folder))
     return Suffered(bool(fault.struck), open_it.refusals, final, lost)
 
 
-def _after_power_loss(steps: Sequence[Recorded], marks: Sequence[int], folder: Path) -> Iterator[tuple[int, Story]]:
+def _after_power_loss(
+    steps: Sequence[Recorded], marks: Sequence[int], folder: Path
+) -> Iterator[tuple[int, StoreHistory]]:
     platter = Platter()
     for step in steps:
         platter.turn(step)
         if isinstance(step, Mark) and step.number in marks:
-            yield step.number, told(platter.image(nothing), folder)
+            yield step.number, history_in(platter.image(nothing), folder)
 
 
 class Stubborn(Opener):
-    """Opens stores for a caller who repeats what was refused: once at once, then when the disk is well again."""
+    """Opens stores for a caller who repeats a rejected verb: once immediately, then when the disk works again."""
 
     def __init__(self, path: Path, disk: Disk, fault: Fault) -> None:
         super().__init__(path, disk)
@@ -240,9 +242,16 @@ class _Stubborn(SqliteEngine):
     retry_while_leased: Callable[[Callable[[], Any]], Any]  # Any: whatever the verb returns
 
     def write(
-        self, verb: Callable[[Transaction], T], *, durable: bool = True, alone: bool = False, look_first: bool = False
+        self,
+        verb: Callable[[Transaction], T],
+        *,
+        durable: bool = True,
+        exclusive: bool = False,
+        read_first: bool = False,
     ) -> T:
-        answer: T = self.retry_while_leased(lambda: super(_Stubborn, self).write(verb, durable=durable, alone=alone))
+        answer: T = self.retry_while_leased(
+            lambda: super(_Stubborn, self).write(verb, durable=durable, exclusive=exclusive)
+        )
         return answer
 
     def read(self, verb: Callable[[Transaction], T]) -> T:

@@ -1,4 +1,4 @@
-"""The power fails at any moment: what was acknowledged as durable is there, in whatever state the disk was caught."""
+"""The power fails at any moment: acknowledged durable writes are kept, in any state of the disk."""
 
 import random
 import shutil
@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import pytest
 
-from backstay.errors import CorruptRecord, StoreError
+from backstay.errors import CorruptRecord, NotFound, StoreError
 from backstay.model import message as m
 from backstay.model.content import Text, Usage
 from backstay.model.event import TailLost
@@ -23,39 +23,43 @@ from tests.crash.disk_images import Fate, Image, Platter, lay, nothing, torn
 from tests.crash.oracle import Recording, after_a_reboot, record
 from tests.crash.sql_audit import audit
 from tests.crash.worker_processes import WorkerProcesses
-from tests.crash.workload import ME, Acknowledged, Open, Opener, Story, a_day, a_random_day, started, story
+from tests.crash.workload import ME, Acknowledged, Open, Opener, StoreHistory, a_day, a_random_day, history_of, started
 from tests.open_sqlite import open_sqlite
 from tests.simulated_disk import Disk, Link, Mark, Recorded, Sync, Tape
 
 T = TypeVar("T")
 
 
-def test_power_loss_at_any_step_keeps_every_durable_verb(desk: Path, auditor: WorkerProcesses, rounds: int) -> None:
-    played = record(a_day, desk)
+def test_power_loss_at_any_step_keeps_every_durable_verb(tmp_path: Path, auditor: WorkerProcesses, rounds: int) -> None:
+    played = record(a_day, tmp_path)
     ways = range(1 + rounds // 50)
 
-    losses = crash(played, desk, auditor, fates=lambda number: (nothing, *(torn(1000 * number + way) for way in ways)))
+    losses = crash(
+        played, tmp_path, auditor, fates=lambda number: (nothing, *(torn(1000 * number + way) for way in ways))
+    )
 
     assert list(losses) == []
 
 
-def test_power_loss_on_any_day_keeps_every_durable_verb(desk: Path, auditor: WorkerProcesses, rounds: int) -> None:
+def test_power_loss_on_any_day_keeps_every_durable_verb(tmp_path: Path, auditor: WorkerProcesses, rounds: int) -> None:
     for seed in range(rounds):
-        played = record(a_random_day(seed), desk / f"day-{seed}")
+        played = record(a_random_day(seed), tmp_path / f"day-{seed}")
 
-        losses = crash(played, desk, auditor, fates=lambda number: (nothing, torn(number)), when=around_syncs)
+        losses = crash(played, tmp_path, auditor, fates=lambda number: (nothing, torn(number)), when=around_syncs)
 
         assert list(losses) == [], f"{seed=}"
 
 
-def test_power_loss_while_the_log_is_copied_back_keeps_every_durable_verb(desk: Path, auditor: WorkerProcesses) -> None:
-    played = record(many_large_messages, desk)
+def test_power_loss_while_the_log_is_copied_back_keeps_every_durable_verb(
+    tmp_path: Path, auditor: WorkerProcesses
+) -> None:
+    played = record(many_large_messages, tmp_path)
     assert any(step.file == "store.db" for step in played.steps[1000:] if isinstance(step, Sync))
     sample = random.Random(1).sample(range(len(played.steps)), 20)
 
     losses = crash(
         played,
-        desk,
+        tmp_path,
         auditor,
         fates=lambda number: (nothing, torn(number)),
         when=lambda number, step: number in sample or (around_syncs(number, step) and number > len(played.steps) // 3),
@@ -65,10 +69,10 @@ def test_power_loss_while_the_log_is_copied_back_keeps_every_durable_verb(desk: 
 
 
 @pytest.mark.parametrize("stored", range(5))
-def test_words_that_a_power_loss_took_from_a_living_holder_are_written_again(desk: Path, stored: int) -> None:
+def test_output_of_a_living_holder_lost_by_a_power_loss_is_written_again(tmp_path: Path, stored: int) -> None:
     words = [Text(f"word {number} ") for number in range(4)]
     tape, platter = Tape(), Platter()
-    with Disk(tape) as disk, open_sqlite(desk / "played" / "store.db", disk=disk) as store:
+    with Disk(tape) as disk, open_sqlite(tmp_path / "played" / "store.db", disk=disk) as store:
         turn = started(store, store.create(owner=ME).id, "count")
         for number, word in enumerate(words):
             if number == stored:
@@ -77,8 +81,8 @@ def test_words_that_a_power_loss_took_from_a_living_holder_are_written_again(des
         for step in tape.steps:
             platter.turn(step)
 
-    # The disk is back with what was synced. The holder never noticed, and writes on.
-    with open_sqlite(lay(platter.image(nothing), desk / "image")) as store:
+    # The disk is back with the synced data. The holder has not noticed, and continues to write.
+    with open_sqlite(lay(platter.image(nothing), tmp_path / "image")) as store:
         turn = store.checkpoint(turn, [Text("and ")]).open
         finished = store.finish(turn, Completed(), bodies=[Text("done")])
 
@@ -92,32 +96,34 @@ def test_words_that_a_power_loss_took_from_a_living_holder_are_written_again(des
 
 
 def test_power_loss_while_a_store_is_created_leaves_one_that_opens(
-    desk: Path, auditor: WorkerProcesses, rounds: int
+    tmp_path: Path, auditor: WorkerProcesses, rounds: int
 ) -> None:
-    played = record(a_first_opening, desk)
+    played = record(a_first_opening, tmp_path)
     assert any(isinstance(step, Link) and step.name == "store.db" for step in played.steps), "it was built elsewhere"
     ways = range(10 + rounds)
 
-    losses = crash(played, desk, auditor, fates=lambda number: (nothing, *(torn(1000 * number + way) for way in ways)))
+    losses = crash(
+        played, tmp_path, auditor, fates=lambda number: (nothing, *(torn(1000 * number + way) for way in ways))
+    )
 
     assert list(losses) == []
 
 
-def test_the_harness_finds_a_store_that_syncs_too_seldom(desk: Path, auditor: WorkerProcesses) -> None:
-    played = record(a_day, desk, opener=NeverDurable)
+def test_the_harness_finds_a_store_that_syncs_too_seldom(tmp_path: Path, auditor: WorkerProcesses) -> None:
+    played = record(a_day, tmp_path, opener=NeverDurable)
 
-    losses = list(crash(played, desk, auditor, fates=lambda number: (nothing,), when=around_syncs))
+    losses = list(crash(played, tmp_path, auditor, fates=lambda number: (nothing,), when=around_syncs))
 
     assert losses
     assert {loss.complaint for loss in losses} == {"lost"}
 
 
-def test_the_harness_finds_a_disk_that_lies_about_its_syncs(desk: Path, auditor: WorkerProcesses) -> None:
-    honest = record(a_day, desk)
+def test_the_harness_finds_a_disk_that_lies_about_its_syncs(tmp_path: Path, auditor: WorkerProcesses) -> None:
+    honest = record(a_day, tmp_path)
     lying = Recording([step for step in honest.steps if not isinstance(step, Sync)], *honest[1:])
 
     losses = list(
-        crash(lying, desk, auditor, fates=lambda number: (torn(number),), when=lambda number, _: number % 10 == 0)
+        crash(lying, tmp_path, auditor, fates=lambda number: (torn(number),), when=lambda number, _: number % 10 == 0)
     )
 
     assert losses
@@ -127,7 +133,7 @@ def test_the_harness_finds_a_disk_that_lies_about_its_syncs(desk: Path, auditor:
 
 
 class Loss(NamedTuple):
-    """A crash that broke a promise."""
+    """A crash that broke a guarantee."""
 
     number: int
     fate: str
@@ -142,7 +148,7 @@ def crash(
     fates: Callable[[int], Iterable[Fate]],
     when: Callable[[int, Recorded], bool] = lambda number, step: True,
 ) -> Iterator[Loss]:
-    """Cut the power before each of these steps, in each of these ways; what was lost that was promised."""
+    """Cut the power before each of these steps, in each of these ways; returns the broken guarantees."""
     judged: set[tuple[object, ...]] = set()
     for number, (verbs, step, platter) in enumerate(played.crashes()):
         for fate in fates(number) if when(number, step) else ():
@@ -156,15 +162,15 @@ def crash(
                 yield Loss(number, fate.__name__, complaint)
 
 
-def _judge(image: Image, allowed: Iterable[Story], folder: Path, auditor: WorkerProcesses) -> str:
-    """Nothing, or the promise that this image breaks."""
+def _judge(image: Image, allowed: Iterable[StoreHistory], folder: Path, auditor: WorkerProcesses) -> str:
+    """None, or the guarantee that this image breaks."""
     path = lay(image, folder / "image")
     try:
         with open_sqlite(path, clock=after_a_reboot()) as store:
-            told = story(store)
+            found = history_of(store)
         (wrong,) = auditor.all(audit, path)
-        return f"corrupt: {wrong}" if wrong else "" if told in allowed else "lost"
-    except CorruptRecord as error:
+        return f"corrupt: {wrong}" if wrong else "" if found in allowed else "lost"
+    except (CorruptRecord, NotFound) as error:  # Not found: an index names a session that the table has not.
         return f"corrupt: {error}"
     except StoreError as error:
         return f"refused: {error}"
@@ -175,11 +181,11 @@ def _judge(image: Image, allowed: Iterable[Story], folder: Path, auditor: Worker
 
 
 def around_syncs(_: int, step: Recorded) -> bool:
-    """The moments at which a promise is made or kept."""
+    """The moments before and after a sync."""
     return isinstance(step, Sync | Mark)
 
 
-# --- what is crashed ------------------------------------------------------------------------------------------------
+# --- workloads ------------------------------------------------------------------------------------------------------
 
 
 def a_first_opening(open_it: Open) -> Iterator[Acknowledged]:
@@ -189,7 +195,7 @@ def a_first_opening(open_it: Open) -> Iterator[Acknowledged]:
 
 
 def many_large_messages(open_it: Open) -> Iterator[Acknowledged]:
-    """So much that the log is copied back into the file in the middle of it."""
+    """Enough data that the log is copied back into the file in the middle."""
     store = open_it()
     room = store.create(owner=ME).id
     yield Acknowledged("create")
@@ -210,6 +216,11 @@ class NeverDurable(Opener):
 
 class _NeverDurable(SqliteEngine):
     def write(
-        self, verb: Callable[[Transaction], T], *, durable: bool = True, alone: bool = False, look_first: bool = False
+        self,
+        verb: Callable[[Transaction], T],
+        *,
+        durable: bool = True,
+        exclusive: bool = False,
+        read_first: bool = False,
     ) -> T:
-        return super().write(verb, durable=False, alone=alone)
+        return super().write(verb, durable=False, exclusive=exclusive)

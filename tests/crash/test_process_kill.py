@@ -1,4 +1,4 @@
-"""A process dies at any of its writes: what it was told is stored is there, and what it left is a story."""
+"""A process dies at any of its writes: acknowledged writes are kept, and the store is consistent."""
 
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
@@ -14,7 +14,7 @@ from backstay.store.sqlite.migrations import SqliteMigration, shipped
 from tests.crash.oracle import Recording, record
 from tests.crash.sql_audit import audit
 from tests.crash.worker_processes import PATIENCE, PROCESSES, WorkerProcesses, die
-from tests.crash.workload import LAST_WORDS, ME, Opener, Story, a_day, a_random_day, address, story
+from tests.crash.workload import LAST_WORDS, ME, Opener, StoreHistory, a_day, a_random_day, address, history_of
 from tests.effort import stride
 from tests.open_sqlite import open_sqlite
 from tests.simulated_disk import CHANGES, Counts, Disk, Trap
@@ -26,35 +26,35 @@ NEVER = 1 << 40
 
 
 def test_a_process_killed_at_any_write_leaves_acknowledged_verbs_and_no_half_one(
-    desk: Path, auditor: WorkerProcesses
+    tmp_path: Path, auditor: WorkerProcesses
 ) -> None:
-    played = record(a_day, desk)
+    played = record(a_day, tmp_path)
     last = writes(played)
 
-    for death in deaths(desk, range(1, last + 1, stride(last))):
-        assert told_twice(death, auditor) in played.allowed(death.acknowledged), f"killed at write {death.number}"
+    for death in deaths(tmp_path, range(1, last + 1, stride(last))):
+        assert read_twice(death, auditor) in played.allowed(death.acknowledged), f"killed at write {death.number}"
 
 
 def test_a_process_killed_on_any_day_leaves_every_acknowledged_verb_and_no_half_one(
-    desk: Path, auditor: WorkerProcesses, rounds: int
+    tmp_path: Path, auditor: WorkerProcesses, rounds: int
 ) -> None:
     for seed in range(rounds):
-        played = record(a_random_day(seed), desk / f"day-{seed}")
+        played = record(a_random_day(seed), tmp_path / f"day-{seed}")
         last = writes(played)
 
-        for death in deaths(desk / f"day-{seed}", range(1 + seed % 50, last, last // 12), seed):
-            assert told_twice(death, auditor) in played.allowed(death.acknowledged), f"{seed=} write {death.number}"
+        for death in deaths(tmp_path / f"day-{seed}", range(1 + seed % 50, last, last // 12), seed):
+            assert read_twice(death, auditor) in played.allowed(death.acknowledged), f"{seed=} write {death.number}"
 
 
 def test_a_process_killed_at_any_write_of_a_migration_leaves_the_old_or_new_schema(
-    desk: Path, auditor: WorkerProcesses
+    tmp_path: Path, auditor: WorkerProcesses
 ) -> None:
     with Disk(counts := Counts()) as disk:
-        an_old_store(desk / "counted" / "store.db")
-        open_sqlite(desk / "counted" / "store.db", disk=disk, steps=NEWER).close()
+        an_old_store(tmp_path / "counted" / "store.db")
+        open_sqlite(tmp_path / "counted" / "store.db", disk=disk, steps=NEWER).close()
 
     for number in range(1, counts.changes + 1):
-        path = desk / f"migration-{number}" / "store.db"
+        path = tmp_path / f"migration-{number}" / "store.db"
         an_old_store(path)
         process = PROCESSES.Process(target=migrate_and_die, args=(path, number))
         process.start()
@@ -66,8 +66,8 @@ def test_a_process_killed_at_any_write_of_a_migration_leaves_the_old_or_new_sche
         assert auditor.all(audit, path) == [[]]
 
 
-def test_the_turn_of_a_dead_process_is_interrupted_once_however_many_look_at_once(desk: Path) -> None:
-    (death,) = deaths(desk, [NEVER])
+def test_concurrent_readers_interrupt_the_turn_of_a_dead_process_once(tmp_path: Path) -> None:
+    (death,) = deaths(tmp_path, [NEVER])
 
     with WorkerProcesses(4) as workers:
         first, *others = workers.all(look, death.path)
@@ -86,7 +86,7 @@ def test_the_turn_of_a_dead_process_is_interrupted_once_however_many_look_at_onc
 
 
 class Death(NamedTuple):
-    """A process that was killed just before its n-th write, and what it had been told by then."""
+    """A process that was killed just before its n-th write, and its acknowledgements until then."""
 
     number: int
     path: Path
@@ -94,12 +94,12 @@ class Death(NamedTuple):
 
 
 def writes(played: Recording) -> int:
-    """How often the play changed the disk."""
+    """How often the workload changed the disk."""
     return sum(isinstance(step, CHANGES) for step in played.steps)
 
 
 def deaths(folder: Path, numbers: Sequence[int], seed: int | None = None) -> Iterator[Death]:
-    """Play it anew in a process of its own for each of these writes, and kill it there; a few at a time."""
+    """Run it in a new process for each of these writes, and kill the process there; a few at a time."""
     for first in range(0, len(numbers), AT_ONCE):
         begun = [_begin(folder / f"death-{number}", number, seed) for number in numbers[first : first + AT_ONCE]]
         for number, (process, pipe) in zip(numbers[first:], begun, strict=False):
@@ -151,21 +151,21 @@ def migrate_and_die(path: Path, number: int) -> None:
     die()
 
 
-# --- looking --------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------------------------
 
 
-def told_twice(death: Death, auditor: WorkerProcesses) -> Story:
-    """The story after a death, told the same by whoever looks first and whoever looks again; the file is sound."""
+def read_twice(death: Death, auditor: WorkerProcesses) -> StoreHistory:
+    """The history after a death, the same in the first and in the second read; the file is sound."""
     with open_sqlite(death.path) as store:
-        first = story(store)
+        first = history_of(store)
     with open_sqlite(death.path) as store:
-        again = story(store)
+        again = history_of(store)
     assert first == again
     assert auditor.all(audit, death.path) == [[]]
     return first
 
 
-def look(_: int, path: Path) -> Story:
-    """The story as this process tells it."""
+def look(_: int, path: Path) -> StoreHistory:
+    """The history that this process reads."""
     with open_sqlite(path) as store:
-        return story(store)
+        return history_of(store)

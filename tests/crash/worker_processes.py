@@ -24,7 +24,7 @@ PROCESSES.set_forkserver_preload(
         "tests.move.test_killed_move",
         "tests.runtime_processes.agent_programs",
         "tests.runtime_processes.app_programs",
-        "tests.store.test_sqlite_engine",
+        "tests.store.sqlite.test_sqlite_engine",
         "tests.store.test_races",
     ]
 )
@@ -64,7 +64,7 @@ class WorkerProcesses:
             pipe.close()
 
     def all(self, work: Callable[Concatenate[int, P], T], *args: P.args, **kwargs: P.kwargs) -> list[T]:
-        """What each of them made of the work; it gets its rank first. One that fails fails the test."""
+        """The result of each process, which gets its rank first. A failing process fails the test."""
         for pipe in self._pipes:
             pipe.send((work, args, kwargs))
         return [_answer(pipe) for pipe in self._pipes]
@@ -88,7 +88,7 @@ def _answer(pipe: "Connection[Any, Any]") -> Any:  # Any: whatever the work retu
 
 
 def die() -> None:
-    """End this process as the kernel does when memory runs out: at once, with nothing said."""
+    """Kill this process with SIGKILL, as the kernel does when memory runs out."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 

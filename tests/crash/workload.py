@@ -1,4 +1,4 @@
-"""A day in the life of a store, step by step, and the story it leaves: what crashes are judged by."""
+"""A workload of a store, step by step, and the resulting history, by which crashes are judged."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ def started(store: Store, to: Address | SessionId, text: str) -> OpenTurn:
 
 
 class Opener:
-    """Opens the store at this path as often as it is asked, and closes what was left open in the end."""
+    """Opens the store at this path on each call, and closes the open ones at the end."""
 
     def __init__(self, path: Path, disk: Disk | None = None) -> None:
         self._path, self._disk = path, disk
@@ -62,7 +62,7 @@ class Opener:
 
 
 def a_day(open_it: Open) -> Iterator[Acknowledged]:
-    """Every verb that writes history, once; in the end a turn is left running in the middle of a word."""
+    """Every verb that writes history, once; at the end a turn is left running in the middle of its output."""
     store = open_it()
     kitchen = store.resolve(address("kitchen"), owner=ME).session.id
     yield Acknowledged("resolve")
@@ -198,11 +198,11 @@ def _change(store: Store, rooms: list[SessionId], dice: random.Random, number: i
     return Acknowledged("change")
 
 
-# --- the story ------------------------------------------------------------------------------------------------------
+# --- the event log --------------------------------------------------------------------------------------------------
 
 
-class Chapter(NamedTuple):
-    """One session as a person would tell it: everything but the ids, which no two runs share."""
+class SessionHistory(NamedTuple):
+    """One session without ids, which differ between runs."""
 
     standing: tuple[object, ...]
     lineage: tuple[object, ...]
@@ -211,24 +211,24 @@ class Chapter(NamedTuple):
     waiting: int
 
 
-Story = tuple[Chapter, ...]
+StoreHistory = tuple[SessionHistory, ...]
 
 
-def story(store: Store) -> Story:
-    """All that the store tells, in an order that no id decides. Whoever asks first ends the turns of the dead."""
+def history_of(store: Store) -> StoreHistory:
+    """All sessions of the store, in an order independent of ids. The first reader ends the turns of dead holders."""
     store.reap()
     found = store.list(owner=ME, limit=1000).sessions
-    return tuple(sorted((_chapter(store, session.id) for session in found), key=repr))
+    return tuple(sorted((_session_history(store, session.id) for session in found), key=repr))
 
 
-def _chapter(store: Store, id: SessionId) -> Chapter:
+def _session_history(store: Store, id: SessionId) -> SessionHistory:
     session = store.session(id, owner=ME)
     assert session.running is None, "nobody who could speak is alive"
     events = store.events_after(id, START, owner=ME, limit=1000)
     assert [event.number for event in events.events] == list(range(1, session.last_event + 1))
     ended = [event.turn for event in events.events if isinstance(event.body, TurnEnded)]
     assert len(ended) == len(set(ended)), "a turn ends once"
-    return Chapter(
+    return SessionHistory(
         standing=(session.state, session.revision, session.context, session.fence, session.turns, session.title),
         lineage=tuple((window.reason, window.start) for window in store.lineage(id, owner=ME)),
         messages=tuple(_said(message) for message in store.messages(id, owner=ME).messages),

@@ -1,4 +1,4 @@
-"""The blocks of a page: what is shown between fences, in which language, and why it is not run if it is not.
+"""The code blocks of a page: content, language, and the reason if it is not run.
 
 What stands behind the language is the name of the file that it is.
 `<!-- not run: why -->` above a block marks it. If the reason names commands in backquotes, only those are not run.
@@ -37,13 +37,13 @@ class Command(NamedTuple):
 
     @property
     def serves(self) -> bool:
-        """Whether it answers until it is told to stop."""
+        """Whether the command serves until it is stopped."""
         words = [Path(word).name for word in self.words if word != "&"]
         return words[:2] in (["backstay"], ["backstay", "serve"], ["make", "serve"])
 
 
 class Block(NamedTuple):
-    """What stands between two fences."""
+    """The text between two fences."""
 
     page: Path
     line: int
@@ -63,7 +63,7 @@ class Block(NamedTuple):
 
     @property
     def commands(self) -> Iterator[Command]:
-        """The lines of a shell block, one command each; a backslash at the end of a line goes on with the next."""
+        """The lines of a shell block, one command each; a backslash at the end of a line continues it on the next."""
         for line in self.text.replace("\\\n", " ").splitlines():
             if shlex.split(line, comments=True):
                 yield Command(line)

@@ -1,6 +1,6 @@
 """The commands of a page, run one after the other with an empty home, in an empty folder.
 
-What serves is started, asked until it answers, and told to stop; with `&` behind it, at the end of the page.
+A command that serves is started, polled until it answers, and stopped; with `&` behind it, at the end of the page.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ from tests.documentation.code_blocks import ROOT, Command
 from tests.postgres_servers.postgres import free_port
 
 PATIENCE = 120.0
-# What a person types when something waits to be typed.
+# The text that a person types when a command reads standard input.
 _TYPED = "hello\n"
 _AGENT = """
 import backstay
@@ -37,7 +37,7 @@ _SHELL = "trap : TERM\n"
 
 
 class PageShell:
-    """A shell in a folder. `names` are what a page calls something of its reader's, and what that is here."""
+    """A shell in a folder. `names` maps the placeholders of a page to their values here."""
 
     def __init__(self, folder: Path, names: Mapping[str, str]) -> None:
         self._folder, self._port, self._left = folder / "here", free_port(), ExitStack()
@@ -60,7 +60,7 @@ class PageShell:
         (self._folder / name).write_text(self._meant(text))
 
     def run(self, command: Command) -> None:
-        """Run a command as it stands on the page."""
+        """Run a command as the page shows it."""
         text = self._meant(command.text)
         if not command.serves:
             self._finish(text, command)
@@ -117,7 +117,7 @@ class PageShell:
             )
 
     def _where(self, command: Command) -> Path:
-        """What `make` makes, it makes in a clone."""
+        """The folder of a command: `make` runs in a clone."""
         return ROOT if command.words[0] == "make" else self._folder
 
     def _environment(self) -> dict[str, str]:
@@ -137,15 +137,15 @@ class _Server:
         self._process, self._text, self._log = process, text, log
 
     def wait_until_it_answers(self, port: int) -> None:
-        """Until it has said where it serves, and answers there."""
+        """Wait until it has printed its address, and answers there."""
         assert self._process.stdout is not None
-        # A server may wait for something and say nothing: it is killed then, and its output ends.
+        # A server may wait for something without any output: it is killed then, and its output ends.
         late = threading.Timer(PATIENCE, os.killpg, (self._process.pid, signal.SIGKILL))
         late.start()
         said = next((found for line in self._process.stdout if (found := _SERVING.match(line))), None)
         late.cancel()
         assert said is not None, f"{self._text}: ended with {self._process.wait(PATIENCE)}\n{self._log.read_text()}"
-        # It knows itself by the name under which its clients will come.
+        # It accepts the host name that its clients will use.
         host = httpx2.URL(said[1]).host
         answer = httpx2.get(
             f"http://127.0.0.1:{port}/healthz", headers={"host": host}, timeout=PATIENCE, trust_env=False
@@ -153,13 +153,13 @@ class _Server:
         assert answer.json() == {"status": "ok"}, self._text
 
     def stop(self) -> None:
-        """Tell it to stop, which it does in good order; `make` says only that it was told."""
+        """Stop it; it exits cleanly. `make` only reports the signal."""
         os.killpg(self._process.pid, signal.SIGTERM)
         ended = self._process.wait(PATIENCE)
         assert ended == 0 or (self._text.startswith("make ") and ended == 128 + signal.SIGTERM), (self._text, ended)
 
     def kill(self) -> None:
-        """End whatever is left of it."""
+        """Kill the remaining processes."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(PATIENCE)

@@ -175,7 +175,7 @@ def small_export() -> Export:
                 event=6,
                 at=5,
                 parent=FIRST,
-                behind=Beginning(window=FIRST, until=3),
+                summarises=Beginning(window=FIRST, until=3),
                 segments=(
                     Segment(start=0, source=SECOND, low=0, high=1),
                     Segment(start=1, source=FIRST, low=3, high=4),

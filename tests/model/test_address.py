@@ -1,4 +1,4 @@
-"""Addresses: two of them are one only if all their parts are, and a spelling says exactly which."""
+"""Addresses: equal only if all their parts are, with exactly one spelling each."""
 
 import copy
 import hashlib
@@ -88,7 +88,7 @@ def test_an_address_reads_like_a_place() -> None:
     assert str(run) == "workspace:///home/me/my%20repo?mode=project&scope=run-1&agent=instance:abc&host=m1"
 
 
-def test_letters_of_every_script_stay_readable_and_what_cannot_be_seen_is_shown() -> None:
+def test_letters_of_every_script_stay_readable_and_invisible_ones_are_encoded() -> None:
     assert a_chat("Zo\u00eb-\u6771\u4eac-\U0001f600").spelling == "chat://telegram/dm/Zo\u00eb-\u6771\u4eac-\U0001f600"
     assert a_chat("a\u202eb\u200bc\u00a0d\x1be").spelling == "chat://telegram/dm/a%E2%80%AEb%E2%80%8Bc%C2%A0d%1Be"
 
@@ -297,7 +297,7 @@ print(len(touched))
 
 @pytest.mark.parametrize("part", ["platform", "kind", "chat", "thread", "user", "account", "profile"])
 @pytest.mark.parametrize("value", ["", "\0", "a\0b", "\ud800", "x" * 1_025, "\u00e9" * 513, 42, b"42", 4.2])
-def test_a_part_that_cannot_be_is_refused_by_name(part: str, value: object) -> None:
+def test_an_invalid_part_is_rejected_by_name(part: str, value: object) -> None:
     parts: dict[str, Any] = {"platform": "telegram", "kind": "dm", "chat": "42", part: value}  # Any: wrong on purpose
     with pytest.raises(InvalidAddress) as refusal:
         Address.chat(parts.pop("platform"), parts.pop("kind"), **parts)
@@ -391,7 +391,7 @@ def test_a_tilde_is_the_home_directory(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("home", ["", "here", "."])
-def test_a_home_that_is_no_absolute_path_is_refused(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_that_is_not_an_absolute_path_is_rejected(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", home)
 
     assert refused_part("~/repo") == "path"
@@ -418,7 +418,7 @@ def test_a_home_that_is_no_absolute_path_is_refused(home: str, monkeypatch: pyte
         42,
     ],
 )
-def test_a_path_that_names_no_one_place_is_refused(path: object) -> None:
+def test_an_ambiguous_path_is_rejected(path: object) -> None:
     assert refused_part(path) == "path"
 
 
@@ -429,7 +429,7 @@ def test_a_link_that_leads_nowhere_but_to_itself_is_refused(tmp_path: Path) -> N
     assert refused_part(tmp_path / "loop" / "repo") == "path"
 
 
-def test_two_unicode_forms_are_two_directories_where_the_disk_says_so(tmp_path: Path) -> None:
+def test_two_unicode_forms_are_two_directories_if_the_disk_has_both(tmp_path: Path) -> None:
     (tmp_path / NFC).mkdir()
     if (tmp_path / NFD).exists():
         pytest.skip("this file system merges unicode forms")
@@ -544,7 +544,7 @@ def test_an_unknown_mode_is_refused(mode: object, tmp_path: Path) -> None:
 # Agent
 
 
-def test_the_most_exact_thing_known_of_an_agent_names_it(tmp_path: Path) -> None:
+def test_the_most_exact_known_identity_names_an_agent(tmp_path: Path) -> None:
     known = [
         AgentIdentity(sub_id="s", instance_id="i", display_name="d", name="n"),
         AgentIdentity(instance_id="i", display_name="d", name="n"),
@@ -637,7 +637,7 @@ def test_an_impossible_host_is_refused(tmp_path: Path) -> None:
 
 
 def in_a_new_process(script: str, *arguments: str, cwd: str = "/", **environment: str) -> list[str]:
-    """The lines it prints, started as somebody else would: from another place, with another hash seed."""
+    """The lines it prints when started from another place, with another hash seed."""
     source = os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path if entry)
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments],

@@ -1,4 +1,4 @@
-"""The codec: stored values decode to what was encoded, and invalid values are rejected with their cause."""
+"""The codec: stored values decode to the encoded value, and invalid values are rejected with their cause."""
 
 import math
 from typing import Any, cast
@@ -54,7 +54,7 @@ PARTS: dict[str, tuple[tuple[Part, ...], int]] = {
 
 
 @pytest.mark.parametrize(("parts", "format"), PARTS.values(), ids=PARTS)
-def test_parts_decode_to_what_was_encoded(parts: tuple[Part, ...], format: int) -> None:
+def test_parts_decode_to_the_encoded_value(parts: tuple[Part, ...], format: int) -> None:
     encoded = write_parts(parts)
 
     assert encoded.format == format
@@ -107,7 +107,7 @@ EVENTS: dict[str, EventBody] = {
 
 
 @pytest.mark.parametrize("body", EVENTS.values(), ids=EVENTS)
-def test_an_event_decodes_to_what_was_encoded(body: EventBody) -> None:
+def test_an_event_decodes_to_the_encoded_value(body: EventBody) -> None:
     assert decode_event(RECORD, FORMAT, encode_event(body)) == body
 
 
@@ -130,7 +130,7 @@ def test_a_record_that_cannot_be_decoded_is_named(decode: Any) -> None:  # Any: 
 
 
 @pytest.mark.parametrize("usage", [Usage(), Usage(input_tokens=3, cost=0.5), Usage(model="m")])
-def test_usage_decodes_to_what_was_encoded(usage: Usage) -> None:
+def test_usage_decodes_to_the_encoded_value(usage: Usage) -> None:
     assert decode_usage(RECORD, encode_usage(usage)) == usage
 
 
@@ -138,7 +138,7 @@ def test_empty_usage_takes_no_space() -> None:
     assert encode_usage(Usage()) is None
 
 
-def test_names_and_metadata_decode_to_what_was_encoded() -> None:
+def test_names_and_metadata_decode_to_the_encoded_value() -> None:
     assert decode_names(RECORD, encode_names(("b", "a"))) == ("b", "a")
     assert decode_metadata(RECORD, encode_metadata({"b": "1", "a": "2"})) == {"a": "2", "b": "1"}
 
@@ -164,7 +164,7 @@ def test_a_checked_body_does_not_follow_changes_of_the_original() -> None:
     assert checked.arguments == {"path": "a"}
 
 
-def test_a_body_beyond_the_limit_is_rejected() -> None:
+def test_a_body_over_the_limit_is_rejected() -> None:
     with pytest.raises(TooLarge, match="at most 200"):
         check_body(Text("a" * 201), LIMITS)
 
@@ -193,7 +193,7 @@ def test_usage_that_cannot_be_summed_up_is_rejected(usage: Usage) -> None:
         (None, {}, False),
     ],
 )
-def test_arguments_have_one_hash_however_they_are_spelled(one: Any, other: Any, same: bool) -> None:  # Any: JSON
+def test_arguments_have_one_hash_in_every_spelling(one: Any, other: Any, same: bool) -> None:  # Any: JSON
     assert (arguments_hash(one) == arguments_hash(other)) is same
 
 

@@ -146,7 +146,7 @@ def test_a_fault_is_named_with_its_location(export: Export, problem: str) -> Non
         (Limits(name_bytes=2), "$.turns[0]: the agent's name has 3 bytes"),
     ],
 )
-def test_a_document_beyond_a_limit_is_too_large(limits: Limits, problem: str) -> None:
+def test_a_document_over_a_limit_is_too_large(limits: Limits, problem: str) -> None:
     with pytest.raises(TooLarge, match=re.escape(problem)):
         inspect(MemoryDocument(small_export()), limits)
 

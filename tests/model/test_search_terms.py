@@ -1,4 +1,4 @@
-"""Search finds what a person would say is there, and shows it."""
+"""Search terms: matches that a person expects, and their snippets."""
 
 import unicodedata
 
@@ -180,7 +180,7 @@ def test_words_are_all_wanted_and_phrases_prefixes_and_exclusions_act(query: str
     "query",
     ["cat AND dog", "cat OR dog", "NOT dog", "NEAR(cat dog, 2)", "text:cat", "^cat", "{text}:(cat)", "cat+dog", "'cat"],
 )
-def test_what_fts5_calls_syntax_is_literal(query: str) -> None:
+def test_syntax_characters_of_fts5_are_literal(query: str) -> None:
     literal = query.lower()
 
     assert Index("cat dog", "cat", "dog", literal).find(query)[-1] == literal
@@ -201,7 +201,7 @@ def test_a_query_without_a_word_to_find_is_refused(query: str) -> None:
 
 
 @pytest.mark.parametrize("query", ["a\0b", "a \ud800", "\udfff"])
-def test_a_query_that_is_no_text_is_refused(query: str) -> None:
+def test_a_query_that_is_not_text_is_rejected(query: str) -> None:
     with pytest.raises(InvalidPayload, match=r"U\+"):
         parse_query(query)
 
@@ -216,7 +216,7 @@ def test_a_query_may_be_as_large_as_the_limits_and_no_larger() -> None:
         parse_query("a " * (QUERY_TERMS + 1))
 
 
-def test_the_tokenizer_finds_our_words_in_every_character_there_is() -> None:
+def test_the_tokenizer_of_sqlite_splits_every_character_as_ours_does() -> None:
     codes = [*range(0xD800), *range(0xE000, 0x34000), *range(0xE0000, 0x110000, 97)]
     text = " ".join(f"{chr(code)} {chr(code)}e" for code in codes)
 
@@ -229,7 +229,7 @@ def test_the_tokenizer_finds_our_words(text: str) -> None:
 
 
 @given(TEXTS)
-def test_every_word_knows_where_it_stands(text: str) -> None:
+def test_each_word_has_its_position(text: str) -> None:
     places = spans(text)
 
     assert [words(text[start:end]) for start, end in places] == [[word] for word in words(text)]
@@ -244,7 +244,7 @@ def test_ascii_is_indexed_as_it_is(text: str) -> None:
 
 @settings(max_examples=300)
 @given(texts_and_queries(), st.integers(NARROWEST, 40))
-def test_whatever_the_index_finds_the_snippet_marks(drawn: tuple[str, str], width: int) -> None:
+def test_the_snippet_marks_every_match_of_the_index(drawn: tuple[str, str], width: int) -> None:
     text, query = drawn
     asked = readable(query)
     if asked is None or not Index(text).find(asked):
@@ -284,7 +284,7 @@ def cuts(line: str, length: int) -> set[str]:
     }
 
 
-def test_a_snippet_shows_where_most_terms_meet_and_cuts_between_words() -> None:
+def test_a_snippet_shows_the_most_terms_and_cuts_between_words() -> None:
     text = f"A fox. {'And so on. ' * 30}A red\n\nFÓX, reddish; {'and so on ' * 30}red"
 
     shown = snippet(text, parse_query("red* fox -wolf"), width=60)
@@ -306,7 +306,7 @@ def test_marks_that_would_overlap_are_one_term_each() -> None:
     assert marked(snippet("東京都庁", parse_query("東京 京都 都庁 東"))) == ["東京", "都庁"]
 
 
-def test_a_phrase_is_marked_across_what_stands_between_its_words() -> None:
+def test_a_phrase_is_marked_across_punctuation_between_its_words() -> None:
     assert marked(snippet("see (red --\n fox).", parse_query('"red fox"'))) == ["red -- fox"]
 
 

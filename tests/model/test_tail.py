@@ -1,4 +1,4 @@
-"""What a compaction keeps: the tail parts no call from its result, loses no last input, and is not too long."""
+"""The tail of a compaction: never separates a call from its result, keeps the last input, and is bounded."""
 
 from collections.abc import Sequence
 
@@ -45,7 +45,7 @@ def last_input(messages: Sequence[Message]) -> int:
 
 
 @given(shape=shapes, summaries=summaries, keep=keeps)
-def test_no_call_is_parted_from_its_result(shape: list[tuple[str, int]], summaries: int, keep: int) -> None:
+def test_no_call_is_separated_from_its_result(shape: list[tuple[str, int]], summaries: int, keep: int) -> None:
     messages = history(shape, summaries)
 
     begin = tail_of(messages, keep, weigh)
@@ -67,7 +67,7 @@ def test_the_last_input_and_what_follows_it_are_always_kept(
 
 
 @given(shape=shapes, summaries=summaries, keep=keeps, at=st.integers(0, 40))
-def test_the_tail_begins_no_later_than_the_input_that_it_is_told_to_keep(
+def test_the_tail_begins_no_later_than_a_given_input(
     shape: list[tuple[str, int]], summaries: int, keep: int, at: int
 ) -> None:
     messages = history(shape, summaries)
@@ -98,7 +98,7 @@ def test_the_tail_takes_all_it_may_from_an_input_on(shape: list[tuple[str, int]]
 
 
 @given(shape=shapes, summaries=summaries, keep=keeps)
-def test_something_that_was_said_is_left_behind_or_nothing_is(
+def test_a_compaction_leaves_out_at_least_one_message_or_none_happens(
     shape: list[tuple[str, int]], summaries: int, keep: int
 ) -> None:
     messages = history(shape, summaries)
@@ -109,7 +109,7 @@ def test_something_that_was_said_is_left_behind_or_nothing_is(
     assert begin < max(1, len(messages))
 
 
-def test_where_it_can_the_tail_begins_with_an_input() -> None:
+def test_the_tail_begins_with_an_input_if_possible() -> None:
     messages = history([("user", 5), ("assistant", 5), ("user", 5), ("assistant", 5), ("user", 5)])
 
     assert [tail_of(messages, keep, weigh) for keep in (0, 5, 9, 10, 14, 15, 20, 24)] == [4, 4, 4, 4, 4, 2, 2, 2]

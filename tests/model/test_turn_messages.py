@@ -109,7 +109,7 @@ def test_only_the_last_message_of_the_agent_is_marked_as_cut_off(events: list[Ev
 
 
 @pytest.mark.parametrize(("events", "expected"), FOLDS.values(), ids=FOLDS)
-def test_the_position_of_a_part_is_known_at_once(events: list[EventBody], expected: Shape) -> None:
+def test_the_position_of_a_part_is_known_immediately(events: list[EventBody], expected: Shape) -> None:
     fold = TurnMessages()
     positions = [(event, fold.add(event)) for event in events]
     messages = fold.close(partial=False)

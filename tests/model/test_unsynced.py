@@ -1,4 +1,4 @@
-"""What a holder remembers of its words until they are synced."""
+"""Unsynced output: kept by a holder until it is synced."""
 
 from backstay.model.content import Text, Thought
 from backstay.model.history.unsynced import SYNCED, Unsynced
@@ -6,7 +6,7 @@ from backstay.model.history.unsynced import SYNCED, Unsynced
 ONE, TWO, OTHER = (Text("one"),), (Thought("hm"), Text("two")), (Text("other"),)
 
 
-def test_words_are_remembered_in_their_order() -> None:
+def test_unsynced_output_is_kept_in_order() -> None:
     both = SYNCED.plus(3, ONE).plus(7, TWO)
 
     assert both.since(0) == [(3, ONE), (7, TWO)]
@@ -14,7 +14,7 @@ def test_words_are_remembered_in_their_order() -> None:
     assert both.since(8) == []
 
 
-def test_adding_words_changes_nothing_that_was_there() -> None:
+def test_adding_output_does_not_change_the_earlier_value() -> None:
     one = SYNCED.plus(3, ONE)
 
     both, another = one.plus(4, TWO), one.plus(4, OTHER)
@@ -26,7 +26,7 @@ def test_adding_words_changes_nothing_that_was_there() -> None:
     assert SYNCED.plus(1, OTHER).since(0) == [(1, OTHER)]
 
 
-def test_what_remembers_the_same_words_is_equal() -> None:
+def test_values_with_the_same_output_are_equal() -> None:
     assert SYNCED.plus(3, ONE).plus(4, TWO) == SYNCED.plus(3, ONE).plus(4, TWO)
     assert SYNCED.plus(3, ONE) != SYNCED.plus(3, TWO)
     assert Unsynced([], 0, 0) == SYNCED

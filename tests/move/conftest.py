@@ -1,4 +1,4 @@
-"""Two places that a store may move between: on every pair of engines, with nothing in either."""
+"""The source and the target of a move: every pair of engines, both empty."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +9,8 @@ import pytest
 from tests.databases import Place
 
 
-class Road(NamedTuple):
-    """From where to where. `fresh` makes another place like the target."""
+class MoveEnds(NamedTuple):
+    """The source and the target. `fresh` creates another target."""
 
     source: Place
     target: Place
@@ -22,12 +22,12 @@ EVERY_ROAD = [*BETWEEN_ENGINES, "sqlite-sqlite", "postgres-postgres"]
 
 
 @pytest.fixture(params=BETWEEN_ENGINES)
-def road(request: pytest.FixtureRequest, tmp_path: Path, new_database: Callable[[], str]) -> Road:
-    """The ways a store can go, from one engine to the other unless a test says which."""
+def ends(request: pytest.FixtureRequest, tmp_path: Path, new_database: Callable[[], str]) -> MoveEnds:
+    """The pairs of engines; by default each move goes to the other engine."""
     one, other = request.param.split("-")
     numbers = iter(range(1, 100))
 
     def fresh(engine: str) -> Place:
         return tmp_path / str(next(numbers)) / "store.db" if engine == "sqlite" else new_database()
 
-    return Road(fresh(one), fresh(other), lambda: fresh(other))
+    return MoveEnds(fresh(one), fresh(other), lambda: fresh(other))

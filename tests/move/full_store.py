@@ -20,7 +20,7 @@ HASTY = "hasty"
 
 
 class FullStore(NamedTuple):
-    """What somebody who was there still holds when the store has moved."""
+    """Values that a caller still holds after the store has moved."""
 
     chat: SessionId
     supervisor: SessionId
@@ -83,7 +83,7 @@ def _upload(store: Store, data: bytes) -> UploadId:
 
 
 class StoreContents(NamedTuple):
-    """All that a store tells of everybody."""
+    """Everything that a store shows of all owners."""
 
     seen: tuple[Seen, ...]
     feed: tuple[FeedEvent, ...]
@@ -94,7 +94,7 @@ class StoreContents(NamedTuple):
 
 
 def contents_of(store: Store) -> StoreContents:
-    """The whole story, as its owners may read it."""
+    """All events, as their owners may read them."""
     seen, feed, found, exports, end = [], [], [], [], 0
     for owner in (ME, STRANGER):
         for session in store.list(owner=owner, limit=1000).sessions:
@@ -104,7 +104,7 @@ def contents_of(store: Store) -> StoreContents:
             exports.append(store.export(session.id, owner=owner).to_json())
         feed += _feed(store, owner)
         store.index()
-        # Which of two texts is the better match is an engine's own affair.
+        # Engines may rank two texts differently.
         found += sorted(store.search("harbour", owner=owner, limit=100).hits, key=lambda hit: hit.message)
         end = store.feed(None, owner=owner).next
     return StoreContents(tuple(seen), tuple(feed), tuple(found), tuple(exports), store.tokens(owner=ME), end)

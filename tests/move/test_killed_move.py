@@ -1,4 +1,4 @@
-"""A move is killed at any line of it, again and again, and goes on each time it is run."""
+"""A move that is killed at any of its lines, repeatedly, continues each time it is run."""
 
 import sys
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from tests.contract.builders import ME
 from tests.crash.worker_processes import PATIENCE, PROCESSES, die
 from tests.databases import Place
 from tests.effort import THOROUGH
-from tests.move.conftest import Road
+from tests.move.conftest import MoveEnds
 from tests.move.full_store import StoreContents, contents_of, fill_store
 
 MOVING = ("/store/moving/", "/site.py")
@@ -19,34 +19,34 @@ FIRST = 30
 GROWTH, MANY = (1.22, 10) if THOROUGH else (1.9, 4)
 
 
-def test_a_move_killed_at_any_line_goes_on_and_loses_nothing(road: Road) -> None:
-    with open_store(road.source) as store:
+def test_a_move_killed_at_any_line_continues_and_loses_nothing(ends: MoveEnds) -> None:
+    with open_store(ends.source) as store:
         fill_store(store, turns=150)
         before = contents_of(store)
 
     deaths, line = 0, float(FIRST)
-    while lived(road.source, road.target, round(line)) is False:
+    while lived(ends.source, ends.target, round(line)) is False:
         deaths, line = deaths + 1, line * GROWTH
-        assert stands(road.source, before), f"killed at line {round(line)}"
-        assert not (stands(road.target, before) and takes_writes(road.source)), "it is never in two places"
+        assert stands(ends.source, before), f"killed at line {round(line)}"
+        assert not (stands(ends.target, before) and takes_writes(ends.source)), "it is never in two places"
 
-    with open_store(road.target) as store:
+    with open_store(ends.target) as store:
         assert contents_of(store) == before
-    assert not takes_writes(road.source)
+    assert not takes_writes(ends.source)
     assert deaths > MANY
 
 
 def stands(place: Place, before: StoreContents) -> bool:
-    """Whether all that was told is told here."""
+    """Whether everything that was visible before is visible here."""
     try:
         with open_store(place) as store:
-            return store.list(owner=ME).sessions != () and told(store.list, before)
+            return store.list(owner=ME).sessions != () and bodies_of(store.list, before)
     except StoreArriving:
         return False
 
 
 def takes_writes(place: Place) -> bool:
-    """Whether somebody could still say something here."""
+    """Whether a message could still be written here."""
     try:
         with open_store(place) as store:
             store.create(owner="a witness")
@@ -55,14 +55,14 @@ def takes_writes(place: Place) -> bool:
     return True
 
 
-def told(listed: Callable[..., Any], before: StoreContents) -> bool:  # Any: `Store.list`
+def bodies_of(listed: Callable[..., Any], before: StoreContents) -> bool:  # Any: `Store.list`
     """Whether the list shows the same sessions as before."""
     mine = {seen.session.id for seen in before.seen if seen.session.owner == ME}
     return {session.id for session in listed(owner=ME, limit=1000).sessions} == mine
 
 
 def lived(source: Place, target: Place, line: int) -> bool:
-    """Run the move in a process of its own, which dies at this line of it unless it is done before."""
+    """Run the move in a separate process, which dies at this line unless it has finished before."""
     process = PROCESSES.Process(target=move_and_die, args=(source, target, line))
     process.start()
     process.join(PATIENCE)

@@ -16,17 +16,17 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 ME = "me"
-# How long somebody insists; what works takes a hundredth of it.
+# How long a write is retried; a working server needs a hundredth of it.
 PATIENCE = 120.0
 
 
 def retry_while_leased(verb: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Ask again as long as the store cannot be reached: then, it promises, nothing has changed."""
+    """Retry while the store is unavailable: the error guarantees that nothing has changed."""
     return _repeat(lambda error: isinstance(error, CommitUnknown), verb, *args, **kwargs)
 
 
 def request(verb: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Ask again whatever became of it: it has a request id and happens once."""
+    """Retry after any store error: the request has an id and is executed once."""
     return _repeat(lambda _: False, verb, *args, **kwargs)
 
 
@@ -41,7 +41,7 @@ def _repeat(hopeless: Callable[[StoreUnavailable], bool], verb: Callable[P, T], 
 
 
 class AcknowledgedWriter:
-    """Has a session to talk in and one whose marks of activity are counted, both of its own."""
+    """Has two sessions of its own: one for messages, and one whose marks of activity are counted."""
 
     def __init__(self, store: Store, dice: random.Random) -> None:
         self._store, self._dice = store, dice
@@ -52,7 +52,7 @@ class AcknowledgedWriter:
         self.turns = 0
 
     def act(self) -> None:
-        """One thing or another, until it is acknowledged."""
+        """Run one random verb until it is acknowledged."""
         self._dice.choice([self._turn, self._record, self._touch])()
 
     def _touch(self) -> None:
@@ -80,7 +80,7 @@ class AcknowledgedWriter:
 
 
 def check(store: Store, speakers: list[AcknowledgedWriter]) -> None:
-    """All that was acknowledged is there, once, in order; and nothing else."""
+    """Check that exactly the acknowledged writes are stored, once and in order."""
     listed = store.list(owner=ME, limit=1000).sessions
     known = [session for speaker in speakers for session in (speaker.talk, speaker.counted)]
     assert sorted(session.id for session in listed) == sorted(known)

@@ -1,4 +1,4 @@
-"""What tests on PostgreSQL share: ways to the server, a network that misbehaves, and how often dice are thrown."""
+"""Fixtures of the tests on PostgreSQL: connections to the server, a faulty network, and the number of examples."""
 
 from collections.abc import Iterator
 
@@ -28,8 +28,8 @@ def name(postgres: Postgres) -> Iterator[str]:
 
 
 @pytest.fixture(params=["straight", "pooled"])
-def door(request: pytest.FixtureRequest, postgres: Postgres) -> int:
-    """The port of the shared server, and then of the pool in front of it: what holds there holds behind it too."""
+def server_port(request: pytest.FixtureRequest, postgres: Postgres) -> int:
+    """The port of the shared server, and then of the pool in front of it."""
     if request.param == "straight":
         return postgres.port
     pool: Pgbouncer = request.getfixturevalue("pool")
@@ -38,13 +38,13 @@ def door(request: pytest.FixtureRequest, postgres: Postgres) -> int:
 
 @pytest.fixture
 def network(postgres: Postgres) -> Iterator[Proxy]:
-    """The way to the shared server, which works until told otherwise."""
+    """A proxy to the shared server, which works until a test breaks it."""
     with Proxy(postgres.port) as network:
         yield network
 
 
 @pytest.fixture
-def any_network(door: int) -> Iterator[Proxy]:
+def any_network(server_port: int) -> Iterator[Proxy]:
     """The same, to the server and then to the pool."""
-    with Proxy(door) as network:
+    with Proxy(server_port) as network:
         yield network

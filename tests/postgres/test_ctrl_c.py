@@ -1,4 +1,4 @@
-"""A Ctrl-C before COMMIT undoes the transaction; one that comes later is raised when it is known what became of it."""
+"""A Ctrl-C before COMMIT undoes the transaction; a later one is raised when the result is known."""
 
 import signal
 import subprocess
@@ -23,7 +23,7 @@ with open_store(sys.argv[1]) as store:
         print("interrupted", store.session(sys.argv[2], owner="me").title)
     print("goes on", store.pin(sys.argv[2], True, owner="me").pinned)
 """
-# Whoever renames a session waits for a lock: at once, or when it commits.
+# A rename waits for a lock: at once, or when it commits.
 WAIT = """
 CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -60,7 +60,7 @@ def test_a_ctrl_c_leaves_nothing_undecided(postgres: Postgres, name: str, when: 
             postgres.query(AWAIT_WAITING, database=name)
             program.send_signal(signal.SIGINT)
             if when == "DEFERRED":
-                # A cancellation would have overtaken so many questions.
+                # A cancellation would have arrived before so many statements.
                 for _ in range(40):
                     postgres.query("SELECT 1")
                 connection.execute("SELECT pg_advisory_unlock(42)")

@@ -1,6 +1,6 @@
-"""Hints: who follows learns at once of what was committed elsewhere; without them everybody polls, and misses nothing.
+"""Hints: followers see commits of other processes at once; without hints they poll, and miss nothing.
 
-An app that polls once an hour learns of nothing by polling while a test lasts.
+An app that polls once an hour sees nothing by polling during a test.
 """
 
 import asyncio
@@ -36,16 +36,16 @@ END $$
 async def an_app(
     url: str, *, agent: AgentLike | None = None, timing: Timing | None = None, notify: bool = True
 ) -> AsyncIterator[App]:
-    """An app with its own connections: to any other, it might as well be on another machine."""
+    """An app with its own connections, like one on another machine."""
     async with backstay.open(url, agent=agent, timing=timing, notify=notify) as app:
         yield app
 
 
 async def names_until(session: Session, last: str) -> list[str | None]:
-    """What the session was called, one name after the other."""
+    """The names of the session, one after the other."""
     names = []
-    async with listening(session.follow()) as story:
-        async for event in story:
+    async with listening(session.follow()) as followed:
+        async for event in followed:
             if isinstance(event.body, SessionRenamed):
                 names.append(event.body.title)
                 if event.body.title == last:
@@ -54,11 +54,11 @@ async def names_until(session: Session, last: str) -> list[str | None]:
 
 
 async def listeners(postgres: Postgres, name: str, number: int) -> None:
-    """Until so many listen for hints in this database."""
+    """Wait until this number of connections listens for hints in this database."""
     await asyncio.to_thread(postgres.query, AWAIT_LISTENERS.format(name=name, number=number))
 
 
-async def test_who_follows_learns_of_a_commit_elsewhere_without_polling(postgres: Postgres, name: str) -> None:
+async def test_a_follower_learns_of_a_commit_elsewhere_without_polling(postgres: Postgres, name: str) -> None:
     url = postgres.url(name)
     async with an_app(url, timing=HOURLY) as here, an_app(url, timing=HOURLY) as there:
         following = asyncio.create_task(names_until(await here.session(CHAT), "three"))
@@ -72,16 +72,14 @@ async def test_who_follows_learns_of_a_commit_elsewhere_without_polling(postgres
 
 async def test_a_worker_learns_of_a_waiting_turn_without_polling(postgres: Postgres, name: str) -> None:
     url = postgres.url(name)
-    async with an_app(url, timing=HOURLY) as door, an_app(url, agent=echo, timing=HOURLY):
-        turn = await (await door.session(CHAT)).send("hello", allow_unserved=True)
+    async with an_app(url, timing=HOURLY) as server_port, an_app(url, agent=echo, timing=HOURLY):
+        turn = await (await server_port.session(CHAT)).send("hello", allow_unserved=True)
         result = await turn.outcome()
 
     assert result == Completed()
 
 
-async def test_a_line_that_is_cut_is_made_again_and_nothing_is_missed(
-    postgres: Postgres, name: str, network: Proxy
-) -> None:
+async def test_a_lost_listener_reconnects_and_misses_nothing(postgres: Postgres, name: str, network: Proxy) -> None:
     url = postgres.url(name)
     async with an_app(network.url(name), timing=HOURLY) as here, an_app(url, notify=False) as there:
         following = asyncio.create_task(names_until(await here.session(CHAT), "three"))
@@ -90,7 +88,7 @@ async def test_a_line_that_is_cut_is_made_again_and_nothing_is_missed(
             await listeners(postgres, name, 1)
             network.refuse()
             await listeners(postgres, name, 0)
-            # Nobody sends a hint for this: it is seen when the line stands again.
+            # There is no hint for this commit: it is seen when the connection is back.
             await elsewhere.rename(title)
             network.accept()
         result = await following
@@ -99,7 +97,7 @@ async def test_a_line_that_is_cut_is_made_again_and_nothing_is_missed(
 
 
 @pytest.mark.parametrize("notify", [True, False], ids=["hinted", "unhinted"])
-async def test_hints_that_nobody_sends_are_not_missed(postgres: Postgres, name: str, notify: bool) -> None:
+async def test_events_are_seen_without_notifications(postgres: Postgres, name: str, notify: bool) -> None:
     url = postgres.url(name)
     async with an_app(url, notify=notify) as here:
         following = asyncio.create_task(names_until(await here.session(CHAT), "two"))
@@ -112,9 +110,7 @@ async def test_hints_that_nobody_sends_are_not_missed(postgres: Postgres, name: 
     assert result == ["one", "two"]
 
 
-async def test_behind_a_pooler_nobody_listens_and_everything_is_seen_by_polling(
-    postgres: Postgres, name: str, pool: Pgbouncer
-) -> None:
+async def test_behind_a_pooler_changes_are_seen_by_polling(postgres: Postgres, name: str, pool: Pgbouncer) -> None:
     url = pool.url(name)
     async with an_app(url) as here, an_app(url, agent=echo) as there:
         session, elsewhere = await here.session(CHAT), await there.session(CHAT)

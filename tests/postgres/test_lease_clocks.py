@@ -1,4 +1,4 @@
-"""Leases and clocks that can be set: neither the server's clock nor another machine's decides who lives."""
+"""Leases and adjustable clocks: neither the server's clock nor another machine's ends a lease."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -20,7 +20,7 @@ ME = "me"
 LEASE = 30.0
 HOUR = 3600
 
-# A clock that can be set stands in for the server's own one, for whoever finds this schema first.
+# An adjustable clock replaces the server's own one for connections that find this schema first.
 _SETTABLE = """
 CREATE SCHEMA store;
 CREATE SCHEMA clocks;
@@ -61,7 +61,7 @@ def begin(store: Store, text: str = "hello") -> OpenTurn:
 # --- the server's clock ---------------------------------------------------------------------------------------------
 
 
-def test_the_servers_clock_decides_what_time_it_is(server: SettableServer) -> None:
+def test_the_clock_of_the_database_server_is_used(server: SettableServer) -> None:
     with open_store(server.url) as store:
         before = store.create(owner=ME).created_at
         server.jump(HOUR)
@@ -73,7 +73,7 @@ def test_a_jump_ahead_of_the_servers_clock_ends_no_living_holders_turn(server: S
         proof = begin(store)
         server.jump(1e7)
 
-        # A write makes the other one notice what time the server has.
+        # A write gives the other store the time of the server.
         other.create(owner=ME)
         assert other.session(proof.session, owner=ME).running == proof.id
         assert other.reap() == ()
@@ -121,7 +121,7 @@ def there() -> ManualClock:
     return ManualClock(boot=1_000, boot_id="there")
 
 
-def test_another_machines_holder_is_missed_once_it_was_watched_for_its_lease(
+def test_another_machines_holder_counts_as_dead_once_it_was_watched_for_its_lease(
     machines: Machines, here: ManualClock, there: ManualClock
 ) -> None:
     holder, observer = machines.open(here), machines.open(there)
@@ -155,7 +155,7 @@ def test_each_sign_of_life_starts_the_watch_of_another_machine_again(
     assert observer.reap() == (proof.id,)
 
 
-def test_no_jump_of_any_wall_clock_changes_what_another_machine_sees(
+def test_no_jump_of_a_wall_clock_ends_a_lease_on_another_machine(
     machines: Machines, here: ManualClock, there: ManualClock
 ) -> None:
     holder, observer = machines.open(here), machines.open(there)
@@ -184,7 +184,7 @@ def test_a_lease_lasts_as_long_as_its_holder_chose_on_every_machine(
     assert observer.reap() == (proof.id,)
 
 
-def test_a_holder_that_closes_is_missed_at_once_on_every_machine(
+def test_a_holder_that_closes_is_noticed_at_once_on_every_machine(
     machines: Machines, here: ManualClock, there: ManualClock
 ) -> None:
     holder, observer = machines.open(here), machines.open(there)
@@ -194,7 +194,7 @@ def test_a_holder_that_closes_is_missed_at_once_on_every_machine(
     assert observer.reap() == (proof.id,)
 
 
-def test_one_look_says_apart_which_turns_are_held_on_other_machines(
+def test_one_read_reports_turns_held_on_other_machines_separately(
     machines: Machines, here: ManualClock, empty_database: str
 ) -> None:
     begin(machines.open(here))
@@ -217,12 +217,12 @@ def sightings_in(url: str) -> int:
 
 
 def look_once(url: str, clock: ManualClock) -> tuple[TurnId, ...]:
-    """Open the store, look, and close it again, as a command does; the turns that were ended."""
+    """Open the store, read, and close it again, as a command does; returns the turns that were ended."""
     with open_store(url, clock=clock) as store:
         return store.reap()
 
 
-def test_a_second_command_after_the_lease_time_ends_what_the_first_one_saw(
+def test_a_second_command_after_the_lease_time_ends_the_sighted_turn(
     machines: Machines, here: ManualClock, there: ManualClock, empty_database: str
 ) -> None:
     proof = begin(machines.open(here))
@@ -234,7 +234,7 @@ def test_a_second_command_after_the_lease_time_ends_what_the_first_one_saw(
     assert look_once(empty_database, there) == (proof.id,)
 
 
-def test_what_one_command_saw_counts_for_no_other_lease_and_no_other_machine(
+def test_a_sighting_applies_to_one_lease_and_one_machine(
     machines: Machines, here: ManualClock, there: ManualClock, empty_database: str
 ) -> None:
     holder = machines.open(here)
@@ -252,7 +252,7 @@ def test_what_one_command_saw_counts_for_no_other_lease_and_no_other_machine(
     assert look_once(empty_database, there) == (proof.id,)
 
 
-def test_sightings_of_leases_that_are_over_are_forgotten(
+def test_sightings_of_ended_leases_are_deleted(
     machines: Machines, here: ManualClock, there: ManualClock, empty_database: str
 ) -> None:
     holder = machines.open(here)

@@ -25,7 +25,7 @@ from tests.postgres_servers.standby_pair import StandbyPair
 from tests.runtime.controlled_agents import Gate
 from tests.runtime_processes.turn_in_child import until_said
 
-# Longer than any of these tests: nobody renews a lease, whose sync would keep the words, and no lease lapses.
+# Longer than any of these tests: no lease is renewed, whose sync would keep the output, and none lapses.
 LEASE = 3600.0
 
 
@@ -47,7 +47,7 @@ def loss(request: pytest.FixtureRequest, postgres_home: Home) -> Iterator[Loss]:
             yield Loss(pair.url(pair.primary.database()), pair.losing_unsynced, pair.promote)
 
 
-def test_words_that_a_lost_server_forgot_are_written_again(loss: Loss) -> None:
+def test_output_lost_by_a_crashed_server_is_written_again(loss: Loss) -> None:
     with open_store(loss.url, lease_seconds=LEASE) as store:
         proof = _start(store)
         with loss.losing():
@@ -77,7 +77,7 @@ def test_words_that_a_lost_server_forgot_are_written_again(loss: Loss) -> None:
 
 
 @pytest.mark.parametrize("write", ["renew", "tool", "finish"])
-def test_every_write_of_a_worker_brings_back_what_the_server_forgot(loss: Loss, write: str) -> None:
+def test_each_write_of_a_worker_restores_events_that_the_server_lost(loss: Loss, write: str) -> None:
     with open_store(loss.url, lease_seconds=LEASE) as store:
         proof = _start(store)
         with loss.losing():
@@ -96,7 +96,7 @@ def test_every_write_of_a_worker_brings_back_what_the_server_forgot(loss: Loss, 
         assert not any(message.partial for message in said)
 
 
-def test_words_that_are_lost_twice_are_still_said_once(loss: Loss) -> None:
+def test_output_that_is_lost_twice_is_stored_once(loss: Loss) -> None:
     with open_store(loss.url, lease_seconds=LEASE) as store:
         proof = _start(store)
         for word in ("one ", "two ", "three "):
@@ -108,7 +108,7 @@ def test_words_that_are_lost_twice_are_still_said_once(loss: Loss) -> None:
         assert store.messages(proof.session, owner=ME).messages[-1].text == "one two three "
 
 
-def test_readers_of_lost_words_are_told_to_read_again(loss: Loss) -> None:
+def test_readers_of_lost_output_get_a_resync(loss: Loss) -> None:
     with open_store(loss.url, lease_seconds=LEASE) as store:
         proof = _start(store)
         kept = _story(store, proof.session)[-1].cursor
@@ -117,7 +117,7 @@ def test_readers_of_lost_words_are_told_to_read_again(loss: Loss) -> None:
                 proof = store.checkpoint(proof, [Text(word)]).open
             seen = [event.cursor for event in _words(store, proof.session)]
         loss.recover()
-        # Somebody writes before the worker does: this event gets the number of a lost one.
+        # Another handle writes before the worker does: this event gets the number of a lost one.
         renamed = retry_while_leased(store.rename, proof.session, "Soup", owner=ME).last_event
         assert renamed == seen[0].number
 
@@ -128,7 +128,7 @@ def test_readers_of_lost_words_are_told_to_read_again(loss: Loss) -> None:
         assert store.events_after(proof.session, kept, owner=ME).gap is None
 
 
-async def test_an_agent_that_speaks_on_after_a_crash_completes_with_every_word(loss: Loss) -> None:
+async def test_an_agent_that_continues_after_a_crash_completes_with_all_output(loss: Loss) -> None:
     gates = [Gate(), Gate()]
 
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
@@ -181,7 +181,7 @@ def test_a_version_from_before_a_crash_does_not_come_back(loss: Loss) -> None:
         assert before.isdisjoint(after)
 
 
-async def test_a_follower_of_a_session_that_a_failover_took_away_learns_so(empty_database: str) -> None:
+async def test_a_follower_of_a_session_that_a_failover_lost_is_notified(empty_database: str) -> None:
     async with backstay.open(empty_database) as app:
         session = await app.session()
         following = session.follow()
@@ -194,7 +194,7 @@ async def test_a_follower_of_a_session_that_a_failover_took_away_learns_so(empty
             await nothing_more
 
 
-async def test_who_waits_for_a_turn_learns_of_its_end_though_words_and_worker_are_gone(loss: Loss) -> None:
+async def test_a_waiter_learns_of_the_end_after_output_and_worker_are_lost(loss: Loss) -> None:
     with open_store(loss.url, lease_seconds=LEASE) as worker:
         async with backstay.open(loss.url, notify=False) as app:
             proof = await asyncio.to_thread(_start, worker, owner="local")
@@ -240,5 +240,5 @@ def _story(store: Store, session: SessionId) -> list[Event]:
 
 
 def _words(store: Store, session: SessionId) -> list[Event]:
-    """The words of a session's story, and where some of them were lost."""
+    """The text in a session's events, and where some of it was lost."""
     return [event for event in _story(store, session) if isinstance(event.body, TextDelta | ThoughtDelta | TailLost)]

@@ -1,4 +1,4 @@
-"""What Backstay refuses to work with, and how it says so."""
+"""Servers and settings that Backstay rejects, with its errors."""
 
 import socket
 import subprocess
@@ -13,12 +13,12 @@ from backstay import BackstayError, open_store
 from backstay.errors import ConfigError, StoreReadOnly, StoreUnavailable
 from backstay.model import message
 from backstay.store.database_upkeep import checkup
-from tests.postgres.acknowledged_writer import ME
+from tests.postgres.acknowledged_writer import ME, retry_while_leased
 from tests.postgres_servers.faulty_proxy import Proxy
 from tests.postgres_servers.postgres import Home, Postgres, at
 from tests.touching import touch
 
-# An interpreter in which the driver is not installed, as far as anybody can tell.
+# An interpreter in which the driver seems not to be installed.
 WITHOUT_THE_EXTRA = """
 import sys
 sys.modules["psycopg"] = sys.modules["psycopg_pool"] = None
@@ -29,7 +29,7 @@ except backstay.BackstayError as error:
     print(type(error).__name__, error)
 """
 
-# A program that says nothing of how it logs, and whose connections are cut by the server.
+# A program without logging configuration, whose connections are cut by the server.
 CUT_OFF = """
 import sys
 import backstay
@@ -64,7 +64,7 @@ def test_a_database_that_cannot_hold_every_text_is_refused(postgres: Postgres, e
     assert "UTF8" in refused.value.hint
 
 
-def test_every_text_is_stored_whatever_encoding_others_use_there(
+def test_all_text_is_stored_under_other_client_encodings(
     postgres: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with psycopg.connect(postgres.url(), autocommit=True) as connection:
@@ -88,7 +88,7 @@ def test_a_schema_that_is_not_there_must_be_made_first(postgres: Postgres, name:
         assert store.create(owner=ME).state == "open"
 
 
-# What a role is given, one after the other, until it may do everything.
+# The privileges that a role gets, one after the other, until it has all of them.
 RIGHTS: list[LiteralString] = [
     "GRANT SELECT ON ALL TABLES IN SCHEMA public TO guest",
     "GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO guest",
@@ -97,7 +97,7 @@ RIGHTS: list[LiteralString] = [
 ]
 
 
-def test_a_role_that_may_not_do_everything_is_told_what_it_lacks(postgres: Postgres, name: str) -> None:
+def test_an_error_names_the_missing_privileges_of_a_role(postgres: Postgres, name: str) -> None:
     postgres.query("CREATE ROLE guest LOGIN")
     postgres.query("REVOKE CREATE ON SCHEMA public FROM PUBLIC", database=name)
     url = postgres.url(name).replace("backstay@", "guest@")
@@ -127,7 +127,7 @@ def test_a_role_that_may_not_do_everything_is_told_what_it_lacks(postgres: Postg
 
 
 def _nobody(step: str, done: int, total: int) -> None:
-    """Nobody wants to know how far it is."""
+    """There is no observer of the progress."""
 
 
 def test_a_server_that_cannot_be_reached_is_looked_for_where_it_should_be(postgres: Postgres, name: str) -> None:
@@ -145,13 +145,13 @@ def test_a_server_that_cannot_be_reached_is_looked_for_where_it_should_be(postgr
 
 
 @pytest.mark.parametrize("size", ["", "0", "1", "-4", "many", "1e3", "1001"])
-def test_a_pool_of_a_nonsensical_size_is_refused(postgres: Postgres, name: str, size: str) -> None:
+def test_an_invalid_pool_size_is_rejected(postgres: Postgres, name: str, size: str) -> None:
     with pytest.raises(ConfigError, match="connections") as refused:
         open_store(postgres.url(name, connections=size))
     assert "2 to 1000" in refused.value.hint
 
 
-def test_a_pool_is_as_large_as_its_url_says(postgres: Postgres, name: str) -> None:
+def test_the_url_sets_the_size_of_the_pool(postgres: Postgres, name: str) -> None:
     with (
         open_store(postgres.url(name, connections="3", application_name="counted")) as store,
         ThreadPoolExecutor(12) as threads,
@@ -171,7 +171,7 @@ def test_without_the_extra_it_says_what_to_install() -> None:
     assert "backstay[postgres]" in said
 
 
-def test_a_lost_connection_is_nothing_to_tell_a_program_that_does_not_ask(postgres: Postgres, name: str) -> None:
+def test_a_lost_connection_prints_nothing_in_a_program_without_logging(postgres: Postgres, name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", CUT_OFF, postgres.url(name)], capture_output=True, text=True, check=True
     )
@@ -179,9 +179,9 @@ def test_a_lost_connection_is_nothing_to_tell_a_program_that_does_not_ask(postgr
     assert (done.stdout, done.stderr) == ("True\n", "")
 
 
-def test_a_server_that_does_not_answer_is_told_from_a_pool_that_is_too_small(network: Proxy, name: str) -> None:
+def test_errors_distinguish_an_unreachable_server_from_a_full_pool(network: Proxy, name: str) -> None:
     with open_store(network.url(name), wait_seconds=3.0) as store:
-        session = store.create(owner=ME).id
+        session = retry_while_leased(store.create, owner=ME).id
         network.stall()
         network.cut()
 

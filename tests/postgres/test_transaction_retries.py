@@ -1,4 +1,4 @@
-"""Transactions that PostgreSQL asks to repeat are repeated whole; a caller notices nothing."""
+"""Transactions that PostgreSQL aborts for a retry are repeated whole; the caller does not notice."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -32,8 +32,8 @@ END $$
 
 
 @pytest.fixture
-def store(name: str, door: int) -> Iterator[Store]:
-    with open_store(at(door, name)) as store:
+def store(name: str, server_port: int) -> Iterator[Store]:
+    with open_store(at(server_port, name)) as store:
         yield store
 
 
@@ -55,13 +55,13 @@ def test_a_transaction_that_is_to_be_tried_again_is_repeated_whole(
     assert stumbles > 3
 
 
-def test_a_deadlock_with_a_stranger_is_survived(postgres: Postgres, name: str, store: Store) -> None:
+def test_a_deadlock_with_a_foreign_transaction_is_retried(postgres: Postgres, name: str, store: Store) -> None:
     session = store.create(owner=ME).id
     with (
         psycopg.connect(postgres.url(name)) as stranger,
         ThreadPoolExecutor() as threads,
     ):
-        # The stranger is patient, so the store's transaction is the one that is sent away.
+        # The other client waits, so the transaction of the store is the one that is aborted.
         stranger.execute("SET LOCAL deadlock_timeout = '60s'")
         stranger.execute("LOCK TABLE events IN EXCLUSIVE MODE")
         writing = threads.submit(store.record, session, [m.user("once")], owner=ME)

@@ -1,4 +1,4 @@
-"""A server process of a test run, watched over so that none is ever left behind."""
+"""A server process of a test run, with a watchdog, so that none is left behind."""
 
 import json
 import queue
@@ -13,7 +13,7 @@ from typing import IO, Self
 from tests.postgres_servers.unprivileged_account import Account
 
 WATCHDOG = Path(__file__).with_name("watchdog.py")
-# How long a server may take to come up; a busy machine takes a tenth of it.
+# How long a server may take to start; a busy machine needs a tenth of it.
 PATIENCE = 120.0
 
 
@@ -74,12 +74,12 @@ class Daemon:
         self._watchdog.stdin.flush()
 
     def end(self, how: signal.Signals) -> None:
-        """Have it end by a signal, and return when it is gone."""
+        """End it with a signal; return when it has ended."""
         self.send(how)
         assert self._ended.wait(PATIENCE), f"{how.name} does not end it: {self.tail()}"
 
     def close(self) -> None:
-        """Stop it at once; return when it is gone."""
+        """Stop it at once; return when it has ended."""
         assert self._watchdog.stdin is not None, "it is a pipe"
         assert self._watchdog.stdout is not None, "it is a pipe"
         self._watchdog.stdin.close()

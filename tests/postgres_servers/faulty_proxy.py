@@ -28,7 +28,7 @@ class Fault(enum.Enum):
     HELD = "nothing passes any more; to both ends it seems to live, with the transaction open"
 
 
-# How long a COMMIT is under way that comes late: long enough for its client to have asked about it elsewhere.
+# The delay of a late COMMIT: long enough for its client to look it up over another connection.
 LATENESS = 0.3
 
 # Decides by the number of a COMMIT, counted over all connections from 1, what happens to it.
@@ -40,9 +40,9 @@ def no_fault(_: int) -> None:
 
 
 class Proxy:
-    """Listens on a port of its own and hands everything on to `target`, until told otherwise.
+    """Listens on its own port and forwards everything to `target`, until a test breaks it.
 
-    `refuse` is a host whose port is closed, `stall` a cable that was pulled: nothing arrives and nobody is told.
+    `refuse` is a host whose port is closed, `stall` a pulled cable: nothing arrives and no error is reported.
     """
 
     def __init__(self, target: int) -> None:
@@ -91,22 +91,22 @@ class Proxy:
         self._do(self._accept())
 
     def stall(self) -> None:
-        """Let nothing through, in either direction, and tell nobody."""
+        """Forward nothing, in either direction, without an error."""
         self._do(self._set_flowing(False))
 
     def go_on(self) -> None:
-        """Let everything through that was held back."""
+        """Forward everything that was held back."""
         self._do(self._set_flowing(True))
 
     def await_strikes(self, number: int) -> None:
-        """Until so many faults have struck since the beginning."""
+        """Wait until this number of faults has occurred in all."""
         with self._strikes:
             assert self._strikes.wait_for(lambda: self.struck.total() >= number, PATIENCE), f"only {self.struck}"
 
-    # --- what links tell --------------------------------------------------------------------------------------------
+    # --- reports of links -------------------------------------------------------------------------------------------
 
     def next_fault(self) -> Fault | None:
-        """What is to happen to the COMMIT that was just seen."""
+        """The fault for the COMMIT that was just seen."""
         self.commits += 1
         return self.plan(self.commits)
 
@@ -132,7 +132,7 @@ class Proxy:
             self._loop.add_reader(self._listener, self._let_in, self._listener)
 
     def _let_in(self, listener: socket.socket) -> None:
-        # Not by a server of asyncio's: one that is closed while somebody comes in forgets them at the door.
+        # Not with an asyncio server: one that is closed during an accept forgets the connection.
         with contextlib.suppress(BlockingIOError):
             guest = self._loop.create_task(self._welcome(listener.accept()[0]))
             self._guests.add(guest)
@@ -148,7 +148,7 @@ class Proxy:
             await asyncio.sleep(0)
 
     async def _leave(self) -> None:
-        """Until nobody is left, and every connection has been put down."""
+        """Wait until every connection is closed."""
         await self._refuse()
         for _ in range(3):
             await asyncio.sleep(0)
@@ -162,7 +162,7 @@ class Proxy:
         (self._flowing.set if flowing else self._flowing.clear)()
 
     async def _welcome(self, guest: socket.socket) -> None:
-        """Carry one connection to its end."""
+        """Forward one connection until it ends."""
         # asyncio does so only for sockets it made itself; without it every answer waits for the system, for 40 ms.
         guest.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         reader, writer = await asyncio.open_connection(sock=guest)
@@ -185,9 +185,11 @@ class _Link:
         self._to_server: asyncio.StreamWriter | None = None
         self._fault: Fault | None = None
         self._deaf = False
+        # The number of requested and of received ready messages of the server. The opening requests one by itself.
+        self._asked, self._done, self._asked_before_commit = 1, 0, 0
 
     async def carry(self) -> None:
-        """Hand on what both say until one of them is gone."""
+        """Forward data in both directions until one side has closed."""
         with contextlib.suppress(OSError):
             await self._proxy.flowing()
             server, to_server = await self._reach()
@@ -203,7 +205,7 @@ class _Link:
                 await asyncio.gather(*ways, return_exceptions=True)
 
     async def _reach(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """The server's end. Whoever is cut while it is made waits for it, so that it can be left."""
+        """The server's end. A connection that is cut while it is opened waits for it, so that it can be closed."""
         reaching = asyncio.ensure_future(asyncio.open_connection(HOST, self._proxy.target))
         try:
             return await asyncio.shield(reaching)
@@ -211,7 +213,7 @@ class _Link:
             _, self._to_server = await reaching
 
     def hang_up(self) -> None:
-        """Leave both, at once; what was already handed to the system may still arrive."""
+        """Close both sides at once; data that was already passed to the system may still arrive."""
         self._to_client.transport.abort()
         if self._to_server is not None:
             self._to_server.close()
@@ -222,7 +224,8 @@ class _Link:
                 self._to_client.write(b"N")
                 continue
             if packet.asks_to_commit:
-                self._fault = self._proxy.next_fault()
+                self._fault, self._asked_before_commit = self._proxy.next_fault(), self._asked
+            self._asked += packet.kind in (b"Q", b"S")
             if not await self._lets_through(packet):
                 return
             server.write(packet.raw)
@@ -249,7 +252,9 @@ class _Link:
                 self._deaf = True
                 if self._fault is Fault.UNANSWERED:
                     return
-            if packet.tells_of_end:
+            self._done += packet.tells_of_end
+            # Statements that were sent together with the COMMIT, before it, are answered first.
+            if self._done > self._asked_before_commit:
                 self._fault = None
             if not self._deaf:
                 self._to_client.write(packet.raw)

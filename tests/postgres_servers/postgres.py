@@ -1,6 +1,6 @@
-"""A real PostgreSQL server for tests, on a free port of this machine, gone with the test run.
+"""A real PostgreSQL server for tests, on a free local port, removed with the test run.
 
-Its data lie in memory where the system has room for that: `fsync` stays on, as Backstay demands, and costs nothing.
+Its data is in memory where the system has room: `fsync` stays on, as Backstay requires, and costs nothing.
 """
 
 import contextlib
@@ -31,10 +31,10 @@ USER = "backstay"
 HOST = "127.0.0.1"
 SERVES = "ready to accept"
 FOLDER_REMOVER = Path(__file__).with_name("folder_remover.py")
-# Below those that Linux and macOS give to whoever asks for any.
+# Below the ephemeral ports of Linux and macOS.
 PORTS = range(20_000, 32_000)
 
-# What tests want of every server; nothing here weakens a promise.
+# The settings of every server; none of them weakens a guarantee.
 SETTINGS = {
     "listen_addresses": HOST,
     "unix_socket_directories": "",
@@ -57,7 +57,7 @@ Row = tuple[Any, ...]  # Any: whatever the query selects
 class Home:
     """A folder that the servers' account can reach, with the empty cluster that every server begins with.
 
-    It is removed when it is closed, and when this process is gone.
+    It is removed when it is closed, and when this process has ended.
     """
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class Home:
         self.run("initdb", f"--pgdata={template}", *how.split())
 
     def close(self) -> None:
-        """Remove all that is left; returns when that is done."""
+        """Remove everything; return when that is done."""
         self._folder_remover.communicate(timeout=PATIENCE)
 
 
@@ -147,10 +147,10 @@ class Postgres:
         """The process that all others of the server come from."""
         return self._running().pid
 
-    # --- its life ---------------------------------------------------------------------------------------------------
+    # --- start and stop ---------------------------------------------------------------------------------------------
 
     def start(self, **settings: str) -> None:
-        """Begin to serve, with these settings from now on; returns when it does."""
+        """Start to serve, with these settings from now on; return when it serves."""
         self.settings |= settings
         self.close()
         for _ in range(5):
@@ -175,7 +175,7 @@ class Postgres:
         return daemon
 
     def stop(self) -> None:
-        """Shut down in good order: who is connected is sent away."""
+        """Shut down cleanly: clients are disconnected."""
         self._running().end(signal.SIGINT)
 
     def kill(self) -> None:
@@ -211,7 +211,7 @@ class Postgres:
         self.start(**settings)
 
     def close(self) -> None:
-        """Be gone at once, whatever happens to connections."""
+        """Stop immediately, without regard to connections."""
         if self._daemon is not None:
             self._daemon.close()
             self._daemon = None
@@ -227,7 +227,7 @@ class Postgres:
     # --- its databases ----------------------------------------------------------------------------------------------
 
     def url(self, database: str = "postgres", **parameters: str) -> str:
-        """Where to connect to."""
+        """The URL of a database of the server."""
         return at(self.port, database, **parameters)
 
     def database(self, template: str = "template1") -> str:
@@ -249,11 +249,11 @@ class Postgres:
         return name
 
     def drop(self, database: str) -> None:
-        """Remove a database and whoever is connected to it."""
+        """Remove a database and close its connections."""
         self._execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(database)))
 
     def query(self, query: LiteralString, *parameters: object, database: str = "postgres") -> list[Row]:
-        """Ask the server itself, past everything under test."""
+        """Query the server directly, without the code under test."""
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             cursor = connection.execute(query, parameters)
             return cursor.fetchall() if cursor.description is not None else []
@@ -270,7 +270,7 @@ def at(port: int, database: str, **parameters: str) -> str:
 
 
 def free_port() -> int:
-    """A port that nobody listens on just now, and that the system gives to nobody who does not ask for it.
+    """A port without a listener, outside the ephemeral range.
 
     So a server that was stopped finds its port free when it comes back, however many connections were made meanwhile.
     """

@@ -1,4 +1,4 @@
-"""PostgreSQL's wire, understood just enough to see where a transaction is committed."""
+"""PostgreSQL's protocol, parsed just enough to see where a transaction is committed."""
 
 import struct
 from collections.abc import Iterator
@@ -19,12 +19,12 @@ class Packet(NamedTuple):
 
     @property
     def asks_for_encryption(self) -> bool:
-        """Whether a client asks, before anything else, to speak in secret."""
+        """Whether a client requests encryption before anything else."""
         return not self.kind and _LENGTH.unpack(self.body[:4])[0] in (_SSL_REQUEST, _GSS_REQUEST)
 
     @property
     def asks_to_commit(self) -> bool:
-        """Whether a client asks to commit: by itself, or as the last of several statements."""
+        """Whether a client sends a COMMIT: alone, or as the last of several statements."""
         match self.kind:
             case b"Q":
                 text = self.body.rstrip(b"\0")
@@ -37,12 +37,12 @@ class Packet(NamedTuple):
 
     @property
     def tells_of_commit(self) -> bool:
-        """Whether the server says that a transaction is committed."""
+        """Whether the server reports a committed transaction."""
         return self.kind == b"C" and self.body == b"COMMIT\0"
 
     @property
     def tells_of_end(self) -> bool:
-        """Whether the server says that it has done all it was asked, whatever came of it."""
+        """Whether the server reports that it is ready for the next request."""
         return self.kind == b"Z"
 
 

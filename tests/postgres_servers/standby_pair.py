@@ -1,4 +1,4 @@
-"""A primary and a standby that has every committed transaction, and what it takes to fail over."""
+"""A primary and a standby that has every committed transaction, and the failover between them."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ SYNCHRONOUS = {"cluster_name": "standby", "synchronous_standby_names": "FIRST 1 
 
 
 class StandbyPair:
-    """Two servers on two ports that stay the same, whoever of them is the primary."""
+    """Two servers on two fixed ports, either of which may be the primary."""
 
     def __init__(self, home: Home, *, settings: Mapping[str, str] | None = None) -> None:
         self._home = home
@@ -41,7 +41,7 @@ class StandbyPair:
         return f"postgresql://{USER}@{hosts}/{database}?{query}"
 
     def lose_primary(self) -> None:
-        """The primary is killed, for good; those of its processes that have not noticed yet still answer."""
+        """Kill the primary permanently; some of its processes may still answer for a moment."""
         self.primary.kill()
 
     def promote(self) -> None:
@@ -77,6 +77,6 @@ class StandbyPair:
         source = f"--host={HOST} --port={primary.port} --username={USER} --pgdata={data}"
         self._home.run("pg_basebackup", *source.split(), *"--write-recovery-conf --checkpoint=fast --no-sync".split())
         standby = Postgres(self._home, data=data, settings=self._settings, port=port)
-        # A transaction with something to write is answered only when the standby has it.
+        # A writing transaction is answered only when the standby has it.
         primary.query("SELECT pg_logical_emit_message(true, 'backstay', 'is anybody there?')")
         return standby

@@ -1,4 +1,4 @@
-"""The network of these tests: it works until told otherwise, and each fault is the one it says it is."""
+"""The network of these tests works until a test breaks it, and each fault does what its name says."""
 
 import threading
 import time
@@ -78,7 +78,7 @@ def test_a_commit_can_be_held_with_the_transaction_open(postgres: Postgres, prox
     assert _things(postgres, name) == []
 
 
-def test_a_network_that_stalls_goes_on_where_it_stopped(postgres: Postgres, proxy: Proxy, name: str) -> None:
+def test_a_stalled_network_continues_where_it_stopped(postgres: Postgres, proxy: Proxy, name: str) -> None:
     with ThreadPoolExecutor() as threads, psycopg.connect(proxy.url(name)) as connection:
         proxy.stall()
         waiting = threads.submit(_insert, connection, 1)
@@ -138,5 +138,5 @@ def _await_things(postgres: Postgres, name: str, expected: list[int]) -> None:
 
 
 def _await_idle(postgres: Postgres, name: str) -> None:
-    """Until nobody has a transaction open that has written to the table."""
+    """Wait until no transaction that has written to the table is open."""
     postgres.query("ALTER TABLE things ALTER number SET DEFAULT 0", database=name)

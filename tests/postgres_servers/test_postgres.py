@@ -1,4 +1,4 @@
-"""The servers that tests stand on: real, durable, each test alone with its database, and never left behind."""
+"""The servers of the tests: real, durable, a separate database for each test, and never left behind."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ sys.stdin.read()
 """
 
 
-def test_the_server_syncs_what_it_commits(postgres: Postgres) -> None:
+def test_the_server_syncs_its_commits(postgres: Postgres) -> None:
     assert postgres.query("SELECT current_setting('fsync'), current_setting('synchronous_commit')") == [("on", "on")]
 
 
@@ -52,7 +52,7 @@ def test_a_killed_server_comes_back_with_all_it_committed(postgres_home: Home) -
         assert server.query("SELECT * FROM things") == [(1,)]
 
 
-def test_a_server_that_cannot_start_says_why(postgres_home: Home) -> None:
+def test_a_server_that_cannot_start_reports_the_reason(postgres_home: Home) -> None:
     with pytest.raises(ServerFailed, match="no_such_setting"):
         Postgres(postgres_home, settings={"no_such_setting": "1"})
 
@@ -71,7 +71,7 @@ def test_a_test_run_that_is_killed_leaves_no_server_and_no_files_behind(when: st
         assert Path(home).is_dir()
 
         os.kill(run.pid, signal.SIGKILL)
-        # Whoever watches over its servers and files has inherited the error stream: it ends when all are gone.
+        # The watchdog of its servers and files has inherited the error stream: it ends when all are gone.
         run.communicate(timeout=PATIENCE)
 
     assert not Path(home).exists()

@@ -1,4 +1,4 @@
-"""A primary with a standby, and a pool: what tests of failover and pooling stand on."""
+"""A primary with a standby, and a pool, as tests of failover and pooling use them."""
 
 import psycopg
 import pytest
@@ -8,7 +8,7 @@ from tests.postgres_servers.postgres import Home, Postgres
 from tests.postgres_servers.standby_pair import StandbyPair
 
 
-def test_what_was_committed_survives_the_loss_of_one_primary_after_another(postgres_home: Home) -> None:
+def test_commits_survive_the_loss_of_several_primaries(postgres_home: Home) -> None:
     with StandbyPair(postgres_home) as pair:
         url = pair.url("postgres")
         _write(url, "CREATE TABLE things (number int)")
@@ -22,7 +22,7 @@ def test_what_was_committed_survives_the_loss_of_one_primary_after_another(postg
         assert pair.primary.query("SELECT array_agg(number ORDER BY number) FROM things") == [([0, 1, 2],)]
 
 
-def test_a_pool_hands_each_transaction_to_whatever_connection_is_free(
+def test_a_pooler_may_give_each_transaction_another_connection(
     postgres: Postgres, postgres_home: Home, database: str
 ) -> None:
     name = database.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""Who runs the servers of a test run: PostgreSQL refuses root, so root borrows an account that has no rights."""
+"""The account of the test servers: PostgreSQL rejects root, so root borrows an account without rights."""
 
 import functools
 import os
@@ -8,7 +8,7 @@ from typing import NamedTuple, TypedDict
 
 
 class Drop(TypedDict, total=False):
-    """What `subprocess` is told to become another user; empty when there is no need."""
+    """Arguments with which `subprocess` becomes another user; empty if there is no need."""
 
     user: int
     group: int
@@ -26,14 +26,14 @@ class Account(NamedTuple):
         return Drop(user=self.uid, group=self.gid, extra_groups=[]) if os.geteuid() == 0 else Drop()
 
     def give(self, folder: Path) -> None:
-        """Hand a folder over to this user, who alone may enter."""
+        """Give a folder to this user, who alone has access to it."""
         if os.geteuid() == 0:
             os.chown(folder, self.uid, self.gid)
 
 
 @functools.cache
 def account() -> Account:
-    """Ourselves; or, for root, an existing account made for this: nothing on the machine is changed."""
+    """The current user; or, for root, an existing account for such purposes. Nothing on the machine is changed."""
     if os.geteuid() != 0:
         return Account(os.geteuid(), os.getegid())
     for name in ("postgres", "nobody"):

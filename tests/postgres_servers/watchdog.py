@@ -1,8 +1,8 @@
 """Runs one server for a test run and outlives neither: when the run's end of the pipe closes, the server is stopped.
 
-A program of its own, so that it also acts when the test run is killed: `python watchdog.py '{"command": …}'`. It says
-`ready <pid>` once the server has written the ready line to its error stream, and `ended <code>` when it is gone; it is
-told names of signals, one per line, and hands them on. It needs nothing but the standard library.
+A program of its own, so that it also acts when the test run is killed: `python watchdog.py '{"command": …}'`. It prints
+`ready <pid>` once the server has written the ready line to its error stream, and `ended <code>` when it has ended. It
+receives names of signals, one per line, and forwards them. It needs nothing but the standard library.
 """
 
 import json
@@ -74,7 +74,7 @@ def _say(*words: object) -> None:
         sys.stdout.write(" ".join(map(str, words)) + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        pass  # The test run is gone; what is left to do needs no listener.
+        pass  # The test run has ended; the remaining steps need no listener.
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What every test of the runtime may ask for."""
+"""Fixtures of all tests of the runtime."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def path(place: Place) -> Place:
     return place
 
 
-@pytest.fixture(params=[True, False], ids=["told", "polling"])
+@pytest.fixture(params=[True, False], ids=["notified", "polling"])
 def notify(request: pytest.FixtureRequest) -> bool:
     """With and without the shortcut inside the process: it may only make things notify."""
     return bool(request.param)

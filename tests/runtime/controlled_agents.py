@@ -1,4 +1,4 @@
-"""Agents that a test controls step by step, and ways to wait until they have reached a step."""
+"""Agents that a test controls step by step, and functions that wait for a step."""
 
 import asyncio
 import threading
@@ -22,12 +22,12 @@ from tests.databases import Place, locked
 T = TypeVar("T")
 AgentFunction = Callable[[AgentTurn], AsyncIterator[Body]]
 
-# Nothing here waits for time to pass: a story that has not ended by then never will.
-PATIENCE = 90.0
+# No test waits for time: a scenario that has not ended by then hangs.
+PATIENCE = 150.0
 
 
 def play(story: Coroutine[Any, Any, T]) -> T:
-    """How the story ends; one that hangs is a failure."""
+    """The result of a scenario; one that hangs is a failure."""
 
     async def bounded() -> T:
         async with asyncio.timeout(PATIENCE):
@@ -37,27 +37,27 @@ def play(story: Coroutine[Any, Any, T]) -> T:
 
 
 class Gate:
-    """A place where an agent stops until it is let through."""
+    """A point where an agent stops until the test opens it."""
 
     def __init__(self) -> None:
         self._reached, self._open = asyncio.Event(), asyncio.Event()
 
     async def stop_here(self) -> None:
-        """For the agent: say that it is here, and wait."""
+        """For the agent: report its arrival, and wait."""
         self._reached.set()
         await self._open.wait()
 
     async def reached(self) -> None:
-        """For the test: wait until somebody stands here."""
+        """For the test: wait until a task waits here."""
         await self._reached.wait()
 
     def open(self) -> None:
-        """Let everybody through from now on."""
+        """Let every task pass from now on."""
         self._open.set()
 
 
 def saying(*words: str) -> AgentFunction:
-    """An agent that says these words to everybody."""
+    """An agent that answers every input with this text."""
 
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
         for word in words:
@@ -67,7 +67,7 @@ def saying(*words: str) -> AgentFunction:
 
 
 def stopping_at(gate: Gate, before: str = "one ", after: str = "two") -> AgentFunction:
-    """An agent that says something, stops, and goes on when it is let through."""
+    """An agent that sends some output, stops at the gate, and continues when it opens."""
 
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
         yield Text(before)
@@ -78,25 +78,32 @@ def stopping_at(gate: Gate, before: str = "one ", after: str = "two") -> AgentFu
 
 
 async def echo(turn: AgentTurn) -> AsyncIterator[Body]:
-    """An agent that repeats what it hears."""
+    """An agent that repeats its input."""
     yield Text(f"heard {turn.input.text}")
 
 
+def let_time_pass(seconds: float) -> None:
+    """Set the clock of the running event loop ahead: its timeouts end as if it had waited, however busy the machine."""
+    loop = asyncio.get_running_loop()
+    before = loop.time
+    loop.time = lambda: before() + seconds  # type: ignore[method-assign]  # a loop has no other way to set its clock
+
+
 async def until(claim: Callable[[], bool]) -> None:
-    """Let everybody go on until the claim is true; if it never is, the story never ends."""
+    """Let other tasks run until the claim is true."""
     while not claim():  # noqa: ASYNC110  # nobody tells when a count has changed
         await asyncio.sleep(0.005)
 
 
 async def a_few_steps() -> None:
-    """Let every task go on until it waits for a thread, the store or the clock."""
+    """Let every task run until it waits for a thread, the store or the clock."""
     for _ in range(100):
         await asyncio.sleep(0)
 
 
 @contextmanager
 def set_in_the_end(release: asyncio.Event | threading.Event) -> Iterator[None]:
-    """After the block, however it ends, who waits for the event and hears nothing else is let go."""
+    """After the block, however it ends, the event is set, so that tasks that ignore cancellation end too."""
     try:
         yield
     finally:
@@ -118,19 +125,19 @@ async def _events(turn: Turn) -> Any:  # Any: an async generator, whose type the
 
 
 async def one_of_many(session: Session, text: str) -> Turn:
-    """Send it as one of a crowd: who is told that the store did not get round to it in time asks again."""
+    """Send it as one of many callers; repeat the write if it could not begin in time."""
     while True:
         with suppress(StoreUnavailable):
             return await session.send(text, request_id=text)
 
 
-async def story_of(turn: Turn, after: int | None = None) -> list[Event]:
+async def events_of_turn(turn: Turn, after: int | None = None) -> list[Event]:
     """All of the turn's events, up to its end."""
     return [event async for event in turn.events(after)]
 
 
 async def until_end(session: Session, turns: int = 1) -> list[Outcome]:
-    """How the first turns of the session ended, once so many have."""
+    """The outcomes of the first turns of the session, once this number has ended."""
     outcomes: list[Outcome] = []
     async for event in session.follow():
         if isinstance(event.body, TurnEnded):
@@ -141,44 +148,44 @@ async def until_end(session: Session, turns: int = 1) -> list[Outcome]:
 
 
 class Follower:
-    """Somebody who follows a session and remembers what it was told."""
+    """Follows a session and keeps its events."""
 
     def __init__(self, session: Session) -> None:
-        self.told: list[Event] = []
+        self.events: list[Event] = []
         self._session = session
         self._news = asyncio.Event()
         self._following = asyncio.create_task(self._follow())
 
     async def caught_up(self) -> None:
-        """Wait until it was told all there is now."""
+        """Wait until it has all current events."""
         last = (await self._session.read()).last_event
-        while not self.told or self.told[-1].last < last:
+        while not self.events or self.events[-1].last < last:
             self._news.clear()
             await self._news.wait()
 
     async def until_the_end(self) -> list[Event]:
-        """All it was told, once the story has ended."""
+        """All its events, once the session has ended."""
         await self._following
-        return self.told
+        return self.events
 
     async def _follow(self) -> None:
         async for event in self._session.follow():
-            self.told.append(event)
+            self.events.append(event)
             self._news.set()
 
 
 def words_in(events: Iterable[Event]) -> list[str]:
-    """What was said in these events, delta by delta."""
+    """The text in these events, delta by delta."""
     return [event.body.text for event in events if isinstance(event.body, TextDelta)]
 
 
-def told(messages: Iterable[Message]) -> list[tuple[str, str]]:
+def roles_and_texts(messages: Iterable[Message]) -> list[tuple[str, str]]:
     """Who said what."""
     return [(message.role, message.text) for message in messages]
 
 
 class HeldClock(ManualClock):
-    """A clock that can be held: a thread that asks it for the time then waits, in the middle of what it was doing."""
+    """A clock that can be held: a thread that reads it then waits, in the middle of its work."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -200,17 +207,17 @@ class HeldClock(ManualClock):
             self._free.wait(PATIENCE)
 
     def hold(self) -> None:
-        """Answer only the thread that calls this, until it calls `release`."""
+        """Answer only the calling thread, until it calls `release`."""
         self._asked.clear()
         self._holder = threading.get_ident()
         self._free.clear()
 
     def wait_until_asked(self) -> None:
-        """Return when somebody waits for an answer."""
+        """Return when a caller waits for an answer."""
         assert self._asked.wait(PATIENCE)
 
     def release(self) -> None:
-        """Answer everybody again."""
+        """Answer every caller again."""
         self._free.set()
 
 

@@ -1,4 +1,4 @@
-"""A live agent that answers with what it knows, and what it must have known, to compare the two."""
+"""A live agent that answers with its memory and with the messages it should know, to compare the two."""
 
 import json
 from collections.abc import AsyncIterator
@@ -10,12 +10,12 @@ from backstay.model.ids import MessageId, TurnId, WindowId
 from backstay.model.message import Message
 from backstay.runtime.session_handle import Session
 
-# What an agent has heard, by id; of its own answers, whose ids it never learns, in which turn it gave them.
+# The messages that an agent has seen, by id. It never learns the ids of its own answers: for these, the turn.
 Knowledge = list[str]
 
 
 class Knowing:
-    """Told the history when it is built, never again; remembers what it hears and says, and answers with all of it."""
+    """Loads the history once; remembers its inputs and outputs, and answers with all of them."""
 
     def __init__(self) -> None:
         self.known: Knowledge = []
@@ -35,7 +35,7 @@ class Knowing:
 
 
 class Learning(Knowing):
-    """The same, and it can be told what others added."""
+    """The same, and it can catch up with messages that others added."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Learning(Knowing):
 async def heard_and_known(
     session: Session, turn: TurnId, window: WindowId | None = None
 ) -> tuple[list[MessageId], list[MessageId]]:
-    """The messages that stood before the turn's input, and those that its agent knew, as its answer tells."""
+    """The messages before the turn's input, and those that its agent knew according to its answer."""
     messages = await session.messages(window=window)
     asked, answer = (message for message in messages if message.turn == turn)
     before = messages[: asked.position]

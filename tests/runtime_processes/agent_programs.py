@@ -13,7 +13,7 @@ from backstay import Text, Timing
 from backstay.agents.adapters import AgentLike
 from backstay.agents.blocking_agent import BlockingAgentTurn
 from backstay.agents.provider.openai_compatible import OpenAICompatible
-from backstay.agents.provider.retry_policy import ProviderBackoff
+from backstay.agents.provider.transport.retry_policy import ProviderBackoff
 from backstay.agents.scripted.scripted_agent import ScriptedAgent
 from backstay.agents.tools import tool
 from backstay.model.content import Body
@@ -31,7 +31,7 @@ def model(
     on_interrupt: OnInterrupt = "leave",
     grace: float = 5.0,
 ) -> None:
-    """Serve a model with two tools: one that pays and never comes back, and one that looks."""
+    """Serve a model with two tools: one that pays and never returns, and one that looks something up."""
     line = ChildPipe(pipe)
 
     @tool
@@ -39,14 +39,14 @@ def model(
         """Pay an amount."""
         with payments.open("a") as file:
             file.write(f"{key}\n")
-        line.say("inside", "pay", key)
+        line.report("inside", "pay", key)
         threading.Event().wait()
         return f"paid {amount}"
 
     @tool
     def look(at: str) -> str:
-        """Look at something, and tell that it was looked at."""
-        line.say("inside", "look")
+        """Look at something, and report it."""
+        line.report("inside", "look")
         return f"saw {at}"
 
     agent = OpenAICompatible(base_url, "tiny", tools=[pay, look], backoff=ProviderBackoff(retries=0))
@@ -54,9 +54,9 @@ def model(
 
 
 def scripts(pipe: "Connection[Any, Any]", path: Path) -> None:
-    """A blocking script: send something to an agent that never ends, and wait for its outcome until Ctrl-C."""
+    """A blocking script: send a message to an agent that never ends, and wait for its outcome until Ctrl-C."""
     line = ChildPipe(pipe)
-    # Whoever started the tests may have wished not to be interrupted; the script must be.
+    # The tests may have been started with Ctrl-C ignored; the script must receive it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def agent(turn: BlockingAgentTurn) -> Iterator[Body]:
@@ -66,10 +66,10 @@ def scripts(pipe: "Connection[Any, Any]", path: Path) -> None:
     try:
         with backstay.open_blocking(path, agent=agent, notify=False, timing=Timing(grace=0.1)) as app:
             turn = app.session(CHAT).send("wait")
-            line.say("sent", turn.id)
+            line.report("sent", turn.id)
             turn.outcome()
     except KeyboardInterrupt:
-        line.say("KeyboardInterrupt")
+        line.report("KeyboardInterrupt")
 
 
 def script(pipe: "Connection[Any, Any]", path: Path, payments: Path, on_interrupt: OnInterrupt = "leave") -> None:
@@ -87,6 +87,6 @@ async def _serve(line: ChildPipe, path: Path, agent: AgentLike, on_interrupt: On
     async with backstay.open(
         path, agent=agent, notify=False, lease_seconds=LONG, on_interrupt=on_interrupt, timing=timing
     ):
-        line.say("open")
+        line.report("open")
         await stop.wait()
-    line.say("closed")
+    line.report("closed")

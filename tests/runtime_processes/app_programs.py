@@ -1,4 +1,4 @@
-"""What the child processes run: an app on the test's store, with the in-process wake-up turned off."""
+"""The programs of child processes: an app on the test's store, with the in-process wake-up turned off."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ from tests.runtime_processes.directed_agent import DirectedAgent
 from tests.runtime_processes.shared_clock import SharedClock
 
 CHAT = Address.chat("telegram", "dm", chat="42")
-# Nothing may depend on a lease running out.
+# No test may depend on the end of a lease.
 LONG = 3600.0
 
 
@@ -41,20 +41,20 @@ PLAIN = Setting()
 
 
 def block(pipe: "Connection[Any, Any]", path: Path | str) -> None:
-    """Serve an agent that says a word and then blocks its thread for ever, until SIGTERM."""
+    """Serve an agent that sends a word and then blocks its thread forever, until SIGTERM."""
     line = ChildPipe(pipe)
 
     def agent(turn: BlockingAgentTurn) -> Iterator[Body]:
         yield Text("one ")
-        line.say("stuck")
+        line.report("stuck")
         threading.Event().wait()
 
     asyncio.run(_serve(line, path, agent, Setting(timing=Timing(grace=0.1))))
 
 
 def work(pipe: "Connection[Any, Any]", path: Path | str, setting: Setting = PLAIN) -> None:
-    """Serve a directed agent as the default agent until SIGTERM; obey orders to `app`."""
-    # Whoever was started in the background of a shell ignores Ctrl-C, and so would its children.
+    """Serve a directed agent as the default agent until SIGTERM; execute orders to `app`."""
+    # A process that a shell started in the background ignores Ctrl-C, and so would its children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     line = ChildPipe(pipe)
     agent = DirectedAgent(line, payments=setting.payments, idempotent=setting.idempotent)
@@ -75,39 +75,39 @@ async def _serve(line: ChildPipe, path: Path | str, agent: AgentLike, setting: S
         on_interrupt=setting.on_interrupt,
         clock=None if setting.clock is None else SharedClock(setting.clock),
     ) as app:
-        line.say("open")
+        line.report("open")
         obeying = asyncio.create_task(_obey(app, line))
         await stop.wait()
         obeying.cancel()
-        line.say("closing")
-    line.say("closed")
+        line.report("closing")
+    line.report("closed")
 
 
 def report_trouble(line: ChildPipe) -> None:
-    """Let the test hear of errors that nobody caught, and of those that an operator would be woken for."""
+    """Report uncaught errors, and those that are logged as warnings or errors."""
 
     class Operator(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            line.say("trouble", self.format(record))
+            line.report("trouble", self.format(record))
 
     logging.getLogger().addHandler(Operator(logging.ERROR))
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: line.say("trouble", str(context)))
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: line.report("trouble", str(context)))
 
 
 async def _obey(app: App, line: ChildPipe) -> None:
-    """Send what the test wants sent; report the story of the chat as this process sees it."""
+    """Send the inputs of the test; report the events of the chat as this process sees them."""
     reporting = asyncio.create_task(_report(app, line))
     try:
         while True:
-            match await line.order("app"):
+            match await line.next_order("app"):
                 case ("send", str(text)):
                     session = await app.session(CHAT)
                     await session.send(text, request_id=text)
-                    line.say("sent", text)
+                    line.report("sent", text)
                 case ("steer", str(text)):
                     session = await app.session(CHAT)
                     await session.steer(text, request_id=text)
-                    line.say("sent", text)
+                    line.report("sent", text)
                 case other:
                     raise ValueError(f"{other} is no order")
     finally:
@@ -115,8 +115,8 @@ async def _obey(app: App, line: ChildPipe) -> None:
 
 
 async def _report(app: App, line: ChildPipe) -> None:
-    """Say of every event of the chat that it was seen: then it is stored."""
-    await line.order("report")
+    """Report every event of the chat that was seen: it is stored then."""
+    await line.next_order("report")
     session = await app.session(CHAT)
     async for event in session.follow():
-        line.say("stored", str(event.body.__struct_config__.tag), event.number)
+        line.report("stored", str(event.body.__struct_config__.tag), event.number)

@@ -1,4 +1,4 @@
-"""A child process of a test: it is told what to do, says where it has got to, and is killed, paused or ended."""
+"""A child process of a test: it follows orders, reports its progress, and is killed, paused or ended."""
 
 import asyncio
 import multiprocessing
@@ -16,15 +16,15 @@ from tests.runtime_processes.child_pipe import Words
 
 P = ParamSpec("P")
 
-# How long a test waits for what must happen; what works takes a hundredth of it.
+# How long a test waits for an event; a working program needs a hundredth of it.
 PATIENCE = 120.0
 
-# Only the true parent of a process is told when it stops.
+# Only the true parent of a process is notified when it stops.
 OWN = multiprocessing.get_context("spawn")
 
 
 class Child:
-    """A process that runs a program with one end of a line; this is the other end."""
+    """A process that runs a program with one end of a pipe; this is the other end."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Child:
         self._process = context.Process(target=program, args=(theirs, *args), kwargs=kwargs, daemon=True)
         self._process.start()
         theirs.close()
-        self._heard: list[Words] = []
+        self._reports: list[Words] = []
 
     def __enter__(self) -> Self:
         return self
@@ -59,103 +59,103 @@ class Child:
         assert number is not None, "it was started"
         return int(number)
 
-    # --- talking ----------------------------------------------------------------------------------------------------
+    # --- messages ---------------------------------------------------------------------------------------------------
 
-    def order(self, to: str, *words: Any) -> None:
-        """Tell somebody in the child what to do next."""
+    def send_order(self, to: str, *words: Any) -> None:
+        """Send the next order to a receiver in the child."""
         self._pipe.send((to, *words))
 
-    def hear(self, *beginning: Any) -> Words:
-        """What the child says after these words, once it says them; other reports wait for those who ask for them."""
-        while (found := self.said(*beginning)) is None:
-            assert self._pipe.poll(PATIENCE), f"it does not say {beginning}, but {self._heard}"
+    def receive(self, *beginning: Any) -> Words:
+        """Wait for a report that begins with these words, and return the rest; other reports stay queued."""
+        while (found := self.received(*beginning)) is None:
+            assert self._pipe.poll(PATIENCE), f"it does not say {beginning}, but {self._reports}"
         return found
 
-    def said(self, *beginning: Any) -> Words | None:
-        """What the child has said after these words; None if it has not said them yet."""
+    def received(self, *beginning: Any) -> Words | None:
+        """The rest of a report that begins with these words; None if there is none yet."""
         while True:
-            for place, words in enumerate(self._heard):
+            for place, words in enumerate(self._reports):
                 if words[: len(beginning)] == beginning:
-                    return self._heard.pop(place)[len(beginning) :]
+                    return self._reports.pop(place)[len(beginning) :]
             if not self._pipe.poll():
                 return None
             try:
-                self._heard.append(self._pipe.recv())
+                self._reports.append(self._pipe.recv())
             except EOFError:
-                raise AssertionError(f"it ended before it said {beginning}, after {self._heard}") from None
+                raise AssertionError(f"it ended before it said {beginning}, after {self._reports}") from None
 
     def fileno(self) -> int:
-        """Readable when the child has said something: several children can be waited for at once."""
+        """Readable when there is a report: several children can be waited for at once."""
         return int(self._pipe.fileno())
 
-    async def heard(self, *beginning: Any) -> Words:
-        """The same, while the test's own app goes on."""
-        return await asyncio.to_thread(self.hear, *beginning)
+    async def receive_async(self, *beginning: Any) -> Words:
+        """The same, while the test's own app continues to run."""
+        return await asyncio.to_thread(self.receive, *beginning)
 
     def everything(self) -> list[Words]:
-        """All that it still said until it ended."""
+        """All remaining reports until its end."""
         try:
             while self._pipe.poll(PATIENCE):
-                self._heard.append(self._pipe.recv())
+                self._reports.append(self._pipe.recv())
         except EOFError:
-            return self._heard
+            return self._reports
         raise AssertionError("it neither speaks nor ends")
 
     # --- signals ----------------------------------------------------------------------------------------------------
 
     def kill(self) -> None:
-        """End it as the kernel does when memory runs out."""
+        """Kill it with SIGKILL, as the kernel does when memory runs out."""
         os.kill(self.pid, signal.SIGKILL)
         assert self.exit_code() == -signal.SIGKILL
 
     def pass_away(self) -> None:
-        """The same; and where only time tells that it is gone, that time passes."""
+        """The same; where only the lease time shows that it is dead, the time is advanced, too."""
         self.kill()
         let_leases_lapse(self._place, self.pid)
 
     def terminate(self) -> None:
-        """Ask it to end, as a supervisor does."""
+        """Send SIGTERM, as a supervisor does."""
         os.kill(self.pid, signal.SIGTERM)
 
     def interrupt(self) -> None:
-        """Ask it to end, as a person does who presses control and C."""
+        """Send SIGINT, as Ctrl-C does."""
         os.kill(self.pid, signal.SIGINT)
 
     def exit_code(self) -> int:
-        """How it ended, once it has."""
+        """Wait for its end; return its exit code."""
         self._process.join(PATIENCE)
         code = self._process.exitcode
         assert code is not None, "it does not end"
         return int(code)
 
     def ends_well(self) -> None:
-        """Wait for its end, which is in good order: nothing went wrong on the way that nobody caught."""
-        self._heard = self.everything()
+        """Wait for its clean exit, without uncaught errors."""
+        self._reports = self.everything()
         assert self.exit_code() == 0
-        assert not [words for words in self._heard if words[0] == "trouble"]
+        assert not [words for words in self._reports if words[0] == "trouble"]
 
 
 def first_to_say(children: Sequence[Child], *beginning: Any) -> tuple[Child, Words]:
-    """Whichever of these children says these words first, and what it says after them."""
+    """The first of these children that sends a report with these words, and the rest of the report."""
     while True:
         for child in children:
-            if (found := child.said(*beginning)) is not None:
+            if (found := child.received(*beginning)) is not None:
                 return child, found
         assert wait([child.fileno() for child in children], PATIENCE), f"nobody says {beginning}"
 
 
 class OwnChild(Child):
-    """A child that can be paused: slower to start, because it is forked from nobody."""
+    """A child that can be paused: slower to start, because it is not forked."""
 
     def _begin(self, context: Any, program: Any, args: Any, kwargs: Any) -> None:  # Any: two kinds of processes
         super()._begin(OWN, program, args, kwargs)
 
     def pause(self) -> None:
-        """Stop it where it stands; when this returns it has stopped."""
+        """Stop it with SIGSTOP; it has stopped when this returns."""
         os.kill(self.pid, signal.SIGSTOP)
         _, status = os.waitpid(self.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status)
 
     def go_on(self) -> None:
-        """Let it run again. It does not know that it was away."""
+        """Let it run again. It does not notice the pause."""
         os.kill(self.pid, signal.SIGCONT)

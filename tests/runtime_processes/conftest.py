@@ -1,5 +1,5 @@
-"""Where these tests put their files, how often they throw dice, and who looks at what is left: as the crash suite."""
+"""The number of examples, and audits of these tests, as in the crash suite."""
 
-from tests.crash.conftest import auditor, desk, rounds
+from tests.crash.conftest import auditor, rounds
 
-__all__ = ["auditor", "desk", "rounds"]
+__all__ = ["auditor", "rounds"]

@@ -1,4 +1,4 @@
-"""An agent whose every step is directed by a test in another process."""
+"""An agent that a test in another process directs step by step."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ from tests.runtime_processes.child_pipe import ChildPipe
 
 
 class DirectedAgent:
-    """Says that it was called, then does what it is told, by the text of its turn's input, until it is told `end`."""
+    """Reports its call, then follows orders, by the text of its turn's input, until `end`."""
 
     def __init__(self, line: ChildPipe, *, payments: Path | None = None, idempotent: bool = False) -> None:
         self._line = line
@@ -27,29 +27,29 @@ class DirectedAgent:
 
     async def stream(self, turn: AgentTurn) -> AsyncIterator[Body]:
         me = turn.input.text
-        self._line.say("speaking", me, [(message.role, message.text) for message in turn.messages])
-        while (order := await self._line.order(me)) != ("end",):
+        self._line.report("speaking", me, [(message.role, message.text) for message in turn.messages])
+        while (order := await self._line.next_order(me)) != ("end",):
             match order:
                 case ("say", str(text)):
                     yield Text(text)
                 case ("think", str(text)):
                     yield Thought(text)
                 case ("call", str(tool), arguments):
-                    self._line.say(me, "called", *await self._call(turn, tool, arguments))
+                    self._line.report(me, "called", *await self._call(turn, tool, arguments))
                 case ("steering",):
-                    self._line.say(me, "took", [text_of(one.parts) for one in await turn.steering()])
+                    self._line.report(me, "took", [text_of(one.parts) for one in await turn.steering()])
                 case ("recall",):
-                    self._line.say(me, "reads", [(message.role, message.parts) for message in turn.messages])
+                    self._line.report(me, "reads", [(message.role, message.parts) for message in turn.messages])
                 case ("fail", str(reason)):
                     raise RuntimeError(reason)
                 case ("resist",):
                     await self._resist(me)
                 case _:
                     raise ValueError(f"{order} is no order")
-            self._line.say(me, "did", order[0])
+            self._line.report(me, "did", order[0])
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is nothing to release."""
 
     async def _call(self, turn: AgentTurn, tool: str, arguments: dict[str, Json]) -> tuple[str, Json]:
         try:
@@ -58,17 +58,18 @@ class DirectedAgent:
             return type(error).__name__, str(error)
 
     async def _resist(self, me: str) -> None:
-        """Wait, and go on waiting when told to stop, as badly written agents do; until the line lets it go."""
-        waiting = asyncio.ensure_future(self._line.order(f"{me}, resisting"))
+        """Wait despite cancellation, as badly written agents do, until the pipe releases it."""
+        waiting = asyncio.ensure_future(self._line.next_order(f"{me}, resisting"))
+        self._line.report(me, "resists")
         while not waiting.done():
             try:
                 await asyncio.shield(waiting)
             except asyncio.CancelledError:
-                self._line.say(me, "resisted")
+                self._line.report(me, "resisted")
 
 
 class Till:
-    """Tools with an effect that outlives the process, if there is a file to keep it in."""
+    """Tools with an effect that outlives the process, if there is a file for it."""
 
     def __init__(self, line: ChildPipe, payments: Path | None) -> None:
         self._line, self._payments = line, payments
@@ -78,17 +79,17 @@ class Till:
         assert self._payments is not None, "somebody must be paid"
         with self._payments.open("a") as file:
             file.write(f"{key}\n")
-        self._line.say("inside", "pay", key)
-        await self._line.order("pay")
+        self._line.report("inside", "pay", key)
+        await self._line.next_order("pay")
         return f"paid {amount}"
 
     async def look(self, at: str, key: str) -> str:
         """Look at something, then wait for the test to let the call return."""
-        self._line.say("inside", "look", key)
-        await self._line.order("look")
+        self._line.report("inside", "look", key)
+        await self._line.next_order("look")
         return f"looked at {at}"
 
     def stick(self) -> None:
         """Block a thread for ever."""
-        self._line.say("inside", "stick")
+        self._line.report("inside", "stick")
         threading.Event().wait()

@@ -14,7 +14,7 @@ Deed = Callable[[Store, SessionId], None]
 
 
 def elsewhere(rank: int, place: Place, session: SessionId, deeds: tuple[str, ...]) -> None:
-    """Do these things, one after the other."""
+    """Run these actions, one after the other."""
     with open_store(place, lease_seconds=LONG) as store:
         for deed in deeds:
             DEEDS[deed](store, session)

@@ -9,7 +9,7 @@ _BOOT = 5_000_000
 
 
 class SharedClock:
-    """Both clocks stand still until `advance`; whoever opens the same file, in any process, reads the same time."""
+    """Both clocks stand still until `advance`; every process that opens the same file reads the same time."""
 
     boot_id = "boot-1"
 
@@ -23,7 +23,7 @@ class SharedClock:
         return _BOOT + self._passed()
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, for everybody at once."""
+        """Advance the time for all processes at once."""
         passed = self._passed() + round(seconds * 1000)
         fresh = self._file.with_suffix(".next")
         fresh.write_bytes(_FORM.pack(passed))

@@ -1,4 +1,4 @@
-"""Processes with built-in agents are killed: nobody pays twice, and the model is told what is not known."""
+"""Processes with built-in agents are killed: no payment is repeated, and the model learns of unknown effects."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from backstay import ToolCall, ToolResult
 from backstay.model.event import TextDelta, ToolReturned, TurnEnded
 from backstay.model.turn import Completed, Interrupted
 from backstay.runtime.session_handle import Session
-from tests.agents.fake_provider import FakeProvider, answers, calls, stalls_after, wants, words
+from tests.agents.provider.fake_provider import FakeProvider, answers, calls, stalls_after, wants, words
 from tests.runtime_processes.agent_programs import model, script
 from tests.runtime_processes.app_programs import CHAT
 from tests.runtime_processes.child_process import Child
@@ -20,20 +20,20 @@ LOOK = wants(1, "b", "look", '{"at": "it"}')
 
 
 @pytest.fixture
-def payments(desk: Path) -> Path:
+def payments(tmp_path: Path) -> Path:
     """A file with the key of every payment."""
-    file = desk / "payments"
+    file = tmp_path / "payments"
     file.touch()
     return file
 
 
 @pytest.fixture
-def path(desk: Path) -> Path:
-    return desk / "chat.db"
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "chat.db"
 
 
 def paid(payments: Path) -> list[str]:
-    """What was written down by those who paid."""
+    """The recorded payments."""
     return payments.read_text().split()
 
 
@@ -43,7 +43,7 @@ def asked(provider: FakeProvider) -> list[dict[str, Any]]:
 
 
 async def ends(session: Session) -> list[Any]:
-    """How the turns of a session ended, as far as they have."""
+    """The outcomes of the ended turns of a session."""
     last = (await session.read()).last_event
     outcomes = []
     async for event in session.follow():
@@ -64,7 +64,7 @@ async def test_a_model_killed_inside_its_payment_pays_once_and_learns_so_in_the_
         session = await app.session(CHAT)
         with Child(model, path, provider.base_url, payments) as first:
             turn = await session.send("pay 5", allow_unserved=True)
-            (key,) = await first.heard("inside", "pay")
+            (key,) = await first.receive_async("inside", "pay")
             first.kill()
         assert isinstance(await turn.outcome(), Interrupted)
         with Child(model, path, provider.base_url, payments) as second:
@@ -74,7 +74,7 @@ async def test_a_model_killed_inside_its_payment_pays_once_and_learns_so_in_the_
 
         assert paid(payments) == [key]
         assert [message["role"] for message in asked(provider)] == ["user", "assistant", "tool", "user"]
-        assert "not known whether this call ran" in asked(provider)[2]["content"]
+        assert "this call may or may not have run" in asked(provider)[2]["content"]
         assert await said(session) == [
             ("user", "pay 5"),
             ("assistant", "…"),
@@ -89,7 +89,7 @@ async def test_a_resumed_model_that_wants_to_pay_again_learns_that_it_may_have_p
         session = await app.session(CHAT)
         with Child(model, path, provider.base_url, payments) as first:
             turn = await session.send("pay 5", allow_unserved=True)
-            (key,) = await first.heard("inside", "pay")
+            (key,) = await first.receive_async("inside", "pay")
             first.kill()
         with Child(model, path, provider.base_url, payments, on_interrupt="resume") as second:
             await until_completed(session)
@@ -98,7 +98,7 @@ async def test_a_resumed_model_that_wants_to_pay_again_learns_that_it_may_have_p
 
         assert paid(payments) == [key]
         assert isinstance(await turn.outcome(), Interrupted)
-        assert "not known whether it ran" in asked(provider)[-1]["content"]
+        assert "and may have run" in asked(provider)[-1]["content"]
         assert (await said(session))[-1] == ("assistant", "I had better ask")
 
 
@@ -109,7 +109,7 @@ async def test_a_model_that_is_resumed_and_insists_on_paying_is_refused_every_ti
         session = await app.session(CHAT)
         with Child(model, path, provider.base_url, payments) as first:
             turn = await session.send("pay 5", allow_unserved=True)
-            (key,) = await first.heard("inside", "pay")
+            (key,) = await first.receive_async("inside", "pay")
             first.kill()
         with Child(model, path, provider.base_url, payments, on_interrupt="resume") as second:
             await until_completed(session)
@@ -117,23 +117,21 @@ async def test_a_model_that_is_resumed_and_insists_on_paying_is_refused_every_ti
             second.ends_well()
 
         assert paid(payments) == [key]
-        # The first is what became of the call that was cut off; then each of its own is refused.
+        # First the result of the interrupted call; then each call of its own is rejected.
         refusals = [message["content"] for message in asked(provider) if message["role"] == "tool"]
         assert len(refusals) == 5
-        assert all("not known whether it ran" in refusal for refusal in refusals[1:])
+        assert all("and may have run" in refusal for refusal in refusals[1:])
         assert [line.effect for line in await turn.calls()] == ["unknown"]
 
 
-async def test_of_two_parallel_calls_the_returned_one_is_reused_the_other_not_repeated(
-    path: Path, payments: Path
-) -> None:
+async def test_of_two_parallel_calls_the_stored_result_is_reused_the_other_not_run(path: Path, payments: Path) -> None:
     plays = (calls(PAY, LOOK), calls(LOOK, PAY), answers("one of two"))
     async with FakeProvider(*plays) as provider, host(path) as app:
         session = await app.session(CHAT)
         with Child(model, path, provider.base_url, payments) as first:
             turn = await session.send("pay and look", allow_unserved=True)
-            (key,) = await first.heard("inside", "pay")
-            await first.heard("inside", "look")
+            (key,) = await first.receive_async("inside", "pay")
+            await first.receive_async("inside", "look")
             await seen(turn, ToolReturned)
             first.kill()
         assert [(line.name, line.effect) for line in await turn.calls()] == [
@@ -147,13 +145,12 @@ async def test_of_two_parallel_calls_the_returned_one_is_reused_the_other_not_re
             assert not [words for words in second.everything() if words[0] == "inside"]
 
         assert paid(payments) == [key]
-        told = {message["tool_call_id"]: message["content"] for message in asked(provider)[-2:]}
-        results = list(told.values())
-        assert any(result == "saw it" for result in results)
-        assert any("not known whether it ran" in result for result in results)
+        looked, refused = [message["content"] for message in asked(provider) if message["role"] == "tool"][-2:]
+        assert looked == "saw it"
+        assert "and may have run" in refused
 
 
-async def test_a_model_killed_in_the_middle_of_its_words_keeps_those_that_were_seen(path: Path, payments: Path) -> None:
+async def test_a_model_killed_while_streaming_keeps_the_visible_output(path: Path, payments: Path) -> None:
     plays = (stalls_after(words("The answer ")), answers("is 42"))
     async with FakeProvider(*plays) as provider, host(path) as app:
         session = await app.session(CHAT)
@@ -182,9 +179,7 @@ async def until_completed(session: Session) -> None:
 # --- the script -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_script_that_crashes_leaves_what_it_said_and_the_next_process_goes_on(
-    path: Path, payments: Path
-) -> None:
+async def test_a_crashed_script_leaves_its_output_and_the_next_process_resumes(path: Path, payments: Path) -> None:
     async with host(path) as app:
         session = await app.session(CHAT)
         with Child(script, path, payments) as first:

@@ -1,7 +1,7 @@
-"""A live agent is used again only if it knows exactly what its session holds, whatever another process did to it.
+"""A live agent is reused only if it knows exactly the messages of its session, after any change elsewhere.
 
-Every test asks an agent that answers with the ids of the messages it knows, and compares them with those it must have
-known. Nothing may depend on being told: all of it holds with and without the wake-up inside the process.
+Every test calls an agent that answers with the ids of the messages it knows, and compares them with the expected ids.
+No result may depend on notifications: everything holds with and without the wake-up inside the process.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from tests.runtime_processes.turn_in_child import play
 
 
 class Scene(NamedTuple):
-    """An app whose default agent tells what it knows, a session, and somebody else who can do things to it."""
+    """An app whose default agent answers with its memory, a session, and another process that can change it."""
 
     app: App
     session: Session
@@ -41,7 +41,7 @@ class Scene(NamedTuple):
     place: Place
 
     async def ask(self, session: Session | None = None) -> None:
-        """Send something; the agent must have known exactly what stood before it."""
+        """Send a message; the agent must have known exactly the messages before it."""
         session = session or self.session
         turn = await session.send("what do you know?")
         assert await turn.outcome() == Completed()
@@ -49,7 +49,7 @@ class Scene(NamedTuple):
         assert known == heard
 
     async def meanwhile(self, *deeds: str) -> None:
-        """Let the other process do these things."""
+        """Have the other process run these actions."""
         await asyncio.to_thread(self.others.all, elsewhere, self.place, self.session.id, deeds)
 
     @property
@@ -61,7 +61,7 @@ class Scene(NamedTuple):
         return self.app.pool.statistics.built
 
 
-Story = Callable[[Scene], Coroutine[Any, Any, None]]
+Scenario = Callable[[Scene], Coroutine[Any, Any, None]]
 Perform = Callable[..., None]
 
 
@@ -74,15 +74,15 @@ def others() -> Iterator[WorkerProcesses]:
 
 @pytest.fixture(params=[True, False], ids=["told", "polling"])
 def perform(request: pytest.FixtureRequest, place: Place, others: WorkerProcesses) -> Perform:
-    """Plays a story on a scene of its own."""
+    """Runs a scenario on its own scene."""
 
-    async def whole(story: Story, make: Callable[[], Knowing]) -> None:
+    async def whole(scenario: Scenario, make: Callable[[], Knowing]) -> None:
         agent, timing = backstay.live(make), Timing(grace=1)
         async with backstay.open(place, agent=agent, notify=request.param, lease_seconds=LONG, timing=timing) as app:
-            await story(Scene(app, await app.session(CHAT), others, place))
+            await scenario(Scene(app, await app.session(CHAT), others, place))
 
-    def perform(story: Story, make: Callable[[], Knowing] = Knowing) -> None:
-        play(whole(story, make))
+    def perform(scenario: Scenario, make: Callable[[], Knowing] = Knowing) -> None:
+        play(whole(scenario, make))
 
     return perform
 
@@ -90,13 +90,13 @@ def perform(request: pytest.FixtureRequest, place: Place, others: WorkerProcesse
 # --- before a turn --------------------------------------------------------------------------------------------------
 
 
-def test_ones_own_consecutive_turns_use_the_same_agent_every_time(perform: Perform) -> None:
-    async def story(scene: Scene) -> None:
+def test_consecutive_turns_of_one_process_reuse_the_same_agent(perform: Perform) -> None:
+    async def scenario(scene: Scene) -> None:
         for _ in range(5):
             await scene.ask()
         assert (scene.reused, scene.built) == (4, {"first": 1})
 
-    perform(story)
+    perform(scenario)
 
 
 @pytest.mark.engines("sqlite")  # the tests around it compare revisions on both
@@ -105,14 +105,14 @@ def test_ones_own_consecutive_turns_use_the_same_agent_every_time(perform: Perfo
     [("rename",), ("pin",), ("draft",), ("tag",), ("mark_read",), ("fork",), ("rename", "pin", "draft", "rename")],
     ids="-".join,
 )
-def test_what_an_agent_does_not_read_does_not_disturb_it(perform: Perform, deeds: tuple[str, ...]) -> None:
-    async def story(scene: Scene) -> None:
+def test_changes_that_an_agent_does_not_read_do_not_rebuild_it(perform: Perform, deeds: tuple[str, ...]) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.ask()
         await scene.meanwhile(*deeds)
         await scene.ask()
         assert (scene.reused, scene.built) == (1, {"first": 1})
 
-    perform(story)
+    perform(scenario)
 
 
 DISTURBANCES: dict[tuple[str, ...], Reason] = {
@@ -139,10 +139,8 @@ DISTURBANCES: dict[tuple[str, ...], Reason] = {
 
 @pytest.mark.engines("sqlite")  # the tests around it compare revisions on both
 @pytest.mark.parametrize(("deeds", "reason"), DISTURBANCES.items(), ids=map("-".join, DISTURBANCES))
-def test_whatever_changes_what_an_agent_reads_has_it_built_anew(
-    perform: Perform, deeds: tuple[str, ...], reason: Reason
-) -> None:
-    async def story(scene: Scene) -> None:
+def test_any_change_of_the_context_rebuilds_the_agent(perform: Perform, deeds: tuple[str, ...], reason: Reason) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.ask()
         await scene.ask()
         await scene.meanwhile(*deeds)
@@ -151,11 +149,11 @@ def test_whatever_changes_what_an_agent_reads_has_it_built_anew(
         await scene.ask()
         assert scene.reused == 2, "and then it is used again"
 
-    perform(story)
+    perform(scenario)
 
 
 def test_an_undo_and_an_append_of_equal_length_are_noticed(perform: Perform) -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.ask()
         before = await scene.session.read()
         await scene.meanwhile("undo", "record")
@@ -163,14 +161,14 @@ def test_an_undo_and_an_append_of_equal_length_are_noticed(perform: Perform) -> 
         await scene.ask()
         assert (scene.reused, scene.built) == (0, {"first": 1, "undo": 1})
 
-    perform(story)
+    perform(scenario)
 
 
 # --- during a turn --------------------------------------------------------------------------------------------------
 
 
 class Halting(Knowing):
-    """Stops in the middle of every turn that says so, until it is let through."""
+    """Stops in the middle of every turn that requests it, until the test opens the gate."""
 
     gate = Gate()
 
@@ -197,7 +195,7 @@ def _new_gate(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_writes_of_another_process_during_a_turn_are_never_taken_for_the_agents_own(
     perform: Perform, deed: str, reused: int, built: dict[Reason, int]
 ) -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         turn = await scene.session.send("wait")
         await Halting.gate.reached()
         await scene.meanwhile(deed)
@@ -206,11 +204,11 @@ def test_writes_of_another_process_during_a_turn_are_never_taken_for_the_agents_
         await scene.ask()
         assert (scene.reused, scene.built) == (reused, built)
 
-    perform(story, Halting)
+    perform(scenario, Halting)
 
 
 def test_a_turn_that_another_process_sent_meanwhile_is_answered_by_the_same_agent(perform: Perform) -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         turn = await scene.session.send("wait")
         await Halting.gate.reached()
         await scene.meanwhile("enqueue", "rename")
@@ -223,7 +221,7 @@ def test_a_turn_that_another_process_sent_meanwhile_is_answered_by_the_same_agen
         assert known == heard
         assert (scene.reused, scene.built) == (1, {"first": 1})
 
-    perform(story, Halting)
+    perform(scenario, Halting)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +230,7 @@ def test_a_turn_that_another_process_sent_meanwhile_is_answered_by_the_same_agen
 def test_an_agent_whose_turn_was_ended_by_another_process_is_not_used_again(
     perform: Perform, deeds: tuple[str, ...]
 ) -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.ask()
         turn = await scene.session.send("wait")
         await Halting.gate.reached()
@@ -242,11 +240,11 @@ def test_an_agent_whose_turn_was_ended_by_another_process_is_not_used_again(
         assert scene.reused == 1, "only by the turn that was ended"
         assert sum(scene.built.values()) == 2
 
-    perform(story, Halting)
+    perform(scenario, Halting)
 
 
-def test_nobody_compacts_or_undoes_what_an_agent_is_just_answering(perform: Perform) -> None:
-    async def story(scene: Scene) -> None:
+def test_a_session_cannot_be_compacted_or_undone_during_a_turn(perform: Perform) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.ask()
         turn = await scene.session.send("wait")
         await Halting.gate.reached()
@@ -258,14 +256,14 @@ def test_nobody_compacts_or_undoes_what_an_agent_is_just_answering(perform: Perf
         await scene.ask()
         assert (scene.reused, scene.built) == (2, {"first": 1})
 
-    perform(story, Halting)
+    perform(scenario, Halting)
 
 
 # --- two sessions under one address ---------------------------------------------------------------------------------
 
 
 def test_switching_between_sessions_under_one_address_reuses_both_agents(perform: Perform) -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.ask()
         await scene.meanwhile("fork_and_switch")
         other = await scene.app.session(CHAT)
@@ -278,7 +276,7 @@ def test_switching_between_sessions_under_one_address_reuses_both_agents(perform
             await scene.ask(other)
         assert (scene.reused, scene.built) == (6, {"first": 2})
 
-    perform(story)
+    perform(scenario)
 
 
 # --- catching up ----------------------------------------------------------------------------------------------------
@@ -287,10 +285,10 @@ def test_switching_between_sessions_under_one_address_reuses_both_agents(perform
 @pytest.mark.parametrize(
     "deeds", [("record",), ("speak",), ("record", "record"), ("undo", "redo", "record")], ids="-".join
 )
-def test_an_agent_that_can_catch_up_is_told_what_others_added_and_not_built_anew(
+def test_an_agent_that_can_catch_up_gets_added_messages_and_is_not_rebuilt(
     perform: Perform, deeds: tuple[str, ...]
 ) -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.ask()
         await scene.meanwhile(*deeds)
         await scene.ask()
@@ -298,7 +296,7 @@ def test_an_agent_that_can_catch_up_is_told_what_others_added_and_not_built_anew
         statistics = scene.app.pool.statistics
         assert (statistics.caught_up, statistics.hits, statistics.built) == (1, 1, {"first": 1})
 
-    perform(story, Learning)
+    perform(scenario, Learning)
 
 
 @pytest.mark.engines("sqlite")  # the tests around it compare revisions on both
@@ -315,26 +313,24 @@ def test_an_agent_that_can_catch_up_is_told_what_others_added_and_not_built_anew
     ],
     ids="-".join,
 )
-def test_an_agent_that_can_catch_up_is_built_anew_for_everything_but_an_append(
-    perform: Perform, deeds: tuple[str, ...]
-) -> None:
-    async def story(scene: Scene) -> None:
+def test_an_agent_that_can_catch_up_is_rebuilt_for_all_but_an_append(perform: Perform, deeds: tuple[str, ...]) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.ask()
         await scene.meanwhile(*deeds)
         await scene.ask()
         assert scene.app.pool.statistics.caught_up == 0
         assert sum(scene.built.values()) == 2
 
-    perform(story, Learning)
+    perform(scenario, Learning)
 
 
-# --- what cannot be read --------------------------------------------------------------------------------------------
+# --- unreadable messages --------------------------------------------------------------------------------------------
 
 
 async def test_a_history_that_cannot_be_read_fails_the_turn_with_that_reason(
-    desk: Path, others: WorkerProcesses
+    tmp_path: Path, others: WorkerProcesses
 ) -> None:
-    path = desk / "chat.db"
+    path = tmp_path / "chat.db"
 
     async with backstay.open(path, agent=Knowing, lease_seconds=LONG) as app:
         scene = Scene(app, await app.session(CHAT), others, path)
@@ -351,7 +347,7 @@ async def test_a_history_that_cannot_be_read_fails_the_turn_with_that_reason(
 
 
 def set_format(rank: int, path: Path, said: MessageId, version: int) -> int:
-    """Say that a message was written in another way, as a broken disk might; what it said before."""
+    """Change the stored format of a message, as a broken disk might; returns the previous one."""
     connection = apsw.Connection(str(path))
     try:
         (before,) = connection.execute("SELECT format FROM messages WHERE id = ?", (said,)).fetchall()
@@ -369,23 +365,23 @@ def set_format(rank: int, path: Path, said: MessageId, version: int) -> int:
 def test_two_processes_that_answer_by_turns_never_answer_from_memory_alone(
     perform: Perform, make: type[Knowing]
 ) -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         with Child(answer_by_turns, scene.place, make) as child:
             for _ in range(4):
                 await scene.ask()
-                child.order("app", "ask")
-                await child.heard("knew", True)
-            child.order("app", "ask")
-            await child.heard("knew", True)
-            child.order("app", "end")
-            assert await child.heard("reused") == (1,)
+                child.send_order("app", "ask")
+                await child.receive_async("knew", True)
+            child.send_order("app", "ask")
+            await child.receive_async("knew", True)
+            child.send_order("app", "end")
+            assert await child.receive_async("reused") == (1,)
         assert scene.reused == 0
 
-    perform(story, make)
+    perform(scenario, make)
 
 
 def answer_by_turns(pipe: "Connection[Any, Any]", place: Place, make: type[Knowing]) -> None:
-    """Answer in the chat whenever it is told to, with a live agent of its own."""
+    """Answer in the chat on request, with its own live agent."""
     asyncio.run(_answer_by_turns(ChildPipe(pipe), place, make))
 
 
@@ -393,9 +389,9 @@ async def _answer_by_turns(line: ChildPipe, place: Place, make: type[Knowing]) -
     line.listen()
     async with backstay.open(place, agent=backstay.live(make), notify=False, lease_seconds=LONG) as app:
         session = await app.session(CHAT)
-        while await line.order("app") == ("ask",):
+        while await line.next_order("app") == ("ask",):
             turn = await session.send("what do you know?")
             await turn.outcome()
             heard, known = await heard_and_known(session, turn.id)
-            line.say("knew", heard == known)
-        line.say("reused", app.pool.statistics.hits)
+            line.report("knew", heard == known)
+        line.report("reused", app.pool.statistics.hits)

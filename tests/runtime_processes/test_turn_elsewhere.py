@@ -1,4 +1,4 @@
-"""The running turn is in another process: everything one can do to it or behind it works as if it were here."""
+"""The running turn is in another process: all operations on it and behind it work as if it ran here."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from tests.runtime_processes.turn_in_child import TurnInChild, busy, echo, liste
 # --- the running turn -----------------------------------------------------------------------------------------------
 
 
-async def test_a_turn_can_be_cancelled_from_another_process_and_keeps_what_it_said(place: Place) -> None:
+async def test_a_turn_cancelled_from_another_process_keeps_its_output(place: Place) -> None:
     async with busy(place) as remote:
         outcome, messages = await remote.turn.cancel(), await said(remote.session)
 
@@ -25,8 +25,8 @@ async def test_a_turn_can_be_cancelled_from_another_process_and_keeps_what_it_sa
 
 async def test_a_cancelled_turns_tool_call_is_kept_and_may_have_run(place: Place) -> None:
     async with busy(place) as remote:
-        remote.other.order("first", "call", "look", {"at": "sky"})
-        await remote.other.heard("inside", "look")
+        remote.other.send_order("first", "call", "look", {"at": "sky"})
+        await remote.other.receive_async("inside", "look")
         await remote.turn.cancel()
         (ended,) = [event.body for event in await seen(remote.turn, TurnEnded) if isinstance(event.body, TurnEnded)]
         (call,) = await remote.turn.calls()
@@ -38,15 +38,16 @@ async def test_a_cancelled_turns_tool_call_is_kept_and_may_have_run(place: Place
 
 async def test_an_agent_that_resists_is_cancelled_all_the_same_and_left_behind(place: Place) -> None:
     async with busy(place, Setting(timing=Timing(grace=0.1))) as remote:
-        remote.other.order("first", "resist")
+        remote.other.send_order("first", "resist")
+        await remote.other.receive_async("first", "resists")
         outcome = await remote.turn.cancel()
-        await remote.other.heard("first", "resisted")
+        await remote.other.receive_async("first", "resisted")
         second = await remote.session.send("second")
-        await remote.other.heard("speaking", "second")
-        remote.other.order("first, resisting", "let go")
-        await remote.other.heard("first", "did", "resist")
-        remote.other.order("first", "say", "too late")
-        remote.other.order("second", "end")
+        await remote.other.receive_async("speaking", "second")
+        remote.other.send_order("first, resisting", "let go")
+        await remote.other.receive_async("first", "did", "resist")
+        remote.other.send_order("first", "say", "too late")
+        remote.other.send_order("second", "end")
         await second.outcome()
         messages = await said(remote.session)
 
@@ -57,8 +58,8 @@ async def test_an_agent_that_resists_is_cancelled_all_the_same_and_left_behind(p
 async def test_a_turn_takes_steering_from_another_process_where_it_asks_for_it(place: Place) -> None:
     async with busy(place) as remote:
         steer = await remote.session.steer("left!")
-        remote.other.order("first", "steering")
-        (taken,) = await remote.other.heard("first", "took")
+        remote.other.send_order("first", "steering")
+        (taken,) = await remote.other.receive_async("first", "took")
         await _end(remote, "first", "two")
         outcome, of_steer, messages = await remote.turn.outcome(), await steer.outcome(), await said(remote.session)
 
@@ -72,9 +73,9 @@ async def test_steering_that_is_never_taken_becomes_the_next_turn(place: Place) 
         waiting = await remote.session.send("later")
         steer = await remote.session.steer("left!")
         await _end(remote, "first", "two")
-        await remote.other.heard("speaking", "left!")
+        await remote.other.receive_async("speaking", "left!")
         await _end(remote, "left!", "going left")
-        await remote.other.heard("speaking", "later")
+        await remote.other.receive_async("speaking", "later")
         await _end(remote, "later", "at last")
         assert await steer.outcome() == await waiting.outcome() == Completed()
         result = await said(remote.session)
@@ -92,7 +93,7 @@ async def test_steering_that_is_never_taken_becomes_the_next_turn(place: Place) 
 @pytest.mark.parametrize("approve", [True, False])
 async def test_a_tool_call_waits_for_a_person_in_another_process(place: Place, approve: bool) -> None:
     async with busy(place) as remote:
-        remote.other.order("first", "call", "wipe", {"at": "disk"})
+        remote.other.send_order("first", "call", "wipe", {"at": "disk"})
         asked = (await seen(remote.turn, ToolCalled))[-1].body
         assert isinstance(asked, ToolCalled)
         with pytest.raises(Conflict):
@@ -100,8 +101,8 @@ async def test_a_tool_call_waits_for_a_person_in_another_process(place: Place, a
         (shown,) = await remote.turn.calls()
         decide = remote.turn.approve if approve else remote.turn.deny
         await decide(asked.call.id, arguments_hash=shown.arguments_hash)
-        remote.other.order("look", "return")
-        answer = await remote.other.heard("first", "called")
+        remote.other.send_order("look", "return")
+        answer = await remote.other.receive_async("first", "called")
         await _end(remote, "first", "so be it")
         assert await remote.turn.outcome() == Completed()
 
@@ -109,10 +110,10 @@ async def test_a_tool_call_waits_for_a_person_in_another_process(place: Place, a
     assert ("denied by a person" in answer[1]) is not approve
 
 
-async def test_the_outcome_is_waited_for_wherever_the_turn_runs(place: Place) -> None:
+async def test_the_outcome_can_be_awaited_from_any_process(place: Place) -> None:
     async with busy(place) as remote:
         again = await remote.session.send("first", request_id="first")
-        remote.other.order("first", "fail", "out of words")
+        remote.other.send_order("first", "fail", "out of words")
         outcome, repeated, of_repeated = await remote.turn.outcome(), again.repeated, await again.outcome()
 
     assert outcome == of_repeated
@@ -122,7 +123,7 @@ async def test_the_outcome_is_waited_for_wherever_the_turn_runs(place: Place) ->
 
 
 @pytest.mark.parametrize("verb", ["undo", "redo", "retry", "edit"])
-async def test_history_is_not_pulled_from_under_a_turn_that_runs_elsewhere(place: Place, verb: str) -> None:
+async def test_history_cannot_change_under_a_turn_of_another_process(place: Place, verb: str) -> None:
     async with busy(place) as remote:
         before = (await remote.session.read()).revision
         with pytest.raises(SessionBusy, match="cancel"):
@@ -135,12 +136,12 @@ async def test_history_is_not_pulled_from_under_a_turn_that_runs_elsewhere(place
 # --- behind the running turn ----------------------------------------------------------------------------------------
 
 
-async def test_what_is_sent_meanwhile_waits_and_is_answered_in_order(place: Place) -> None:
+async def test_inputs_sent_to_a_busy_session_wait_and_are_answered_in_order(place: Place) -> None:
     async with busy(place) as remote:
         turns = [await remote.session.send(text) for text in ("second", "third")]
         await _end(remote, "first", "two")
         for text in ("second", "third"):
-            await remote.other.heard("speaking", text)
+            await remote.other.receive_async("speaking", text)
             await _end(remote, text, f"re: {text}")
         assert [await turn.outcome() for turn in turns] == [Completed(), Completed()]
         result = await said(remote.session)
@@ -155,7 +156,7 @@ async def test_what_is_sent_meanwhile_waits_and_is_answered_in_order(place: Plac
     ]
 
 
-async def test_an_app_that_serves_the_agent_too_does_not_speak_into_another_ones_turn(place: Place) -> None:
+async def test_an_app_does_not_write_into_the_turn_of_another_app(place: Place) -> None:
     async with (
         busy(place) as remote,
         backstay.open(place, agent=echo, notify=False, lease_seconds=LONG) as app,
@@ -165,8 +166,8 @@ async def test_an_app_that_serves_the_agent_too_does_not_speak_into_another_ones
         assert (await second.read()).state == "waiting"
         await _end(remote, "first", "two")
         await remote.turn.outcome()
-        remote.other.order("second", "say", "re: second")
-        remote.other.order("second", "end")
+        remote.other.send_order("second", "say", "re: second")
+        remote.other.send_order("second", "end")
         await second.outcome()
         result = await said(here)
 
@@ -178,7 +179,7 @@ async def test_an_app_that_serves_the_agent_too_does_not_speak_into_another_ones
     ]
 
 
-async def test_a_sender_who_will_not_wait_is_refused_and_leaves_no_trace(place: Place) -> None:
+async def test_a_sender_with_reject_gets_an_error_and_leaves_no_trace(place: Place) -> None:
     async with busy(place) as remote:
         before = (await remote.session.read()).revision
         with pytest.raises(SessionBusy):
@@ -188,11 +189,11 @@ async def test_a_sender_who_will_not_wait_is_refused_and_leaves_no_trace(place: 
     assert before == after
 
 
-async def test_a_replacement_cancels_the_turn_elsewhere_keeping_its_words_and_runs_next(place: Place) -> None:
+async def test_a_replacement_cancels_the_turn_elsewhere_keeps_its_output_and_runs(place: Place) -> None:
     async with busy(place) as remote:
         later = await remote.session.send("later")
         instead = await remote.session.send("instead", if_busy="replace")
-        (history,) = await remote.other.heard("speaking", "instead")
+        (history,) = await remote.other.receive_async("speaking", "instead")
         assert history == [("user", "first"), ("assistant", "one "), ("user", "instead")]
         await _end(remote, "instead", "better")
         await _end(remote, "later", "re: later")
@@ -215,9 +216,9 @@ async def test_a_sender_may_use_a_fork_that_is_answered_while_the_turn_elsewhere
         await _end(remote, "first", "two")
         await remote.turn.outcome()
         running = await remote.session.send("second")
-        await remote.other.heard("speaking", "second")
+        await remote.other.receive_async("speaking", "second")
         forked = await remote.session.send("aside", if_busy="fork")
-        await remote.other.heard("speaking", "aside")
+        await remote.other.receive_async("speaking", "aside")
         await _end(remote, "aside", "re: aside")
         assert await forked.outcome() == Completed()
         assert (await running.read()).state == "running"
@@ -230,18 +231,18 @@ async def test_a_sender_may_use_a_fork_that_is_answered_while_the_turn_elsewhere
     assert here == [("user", "first"), ("assistant", "one two"), ("user", "second"), ("assistant", "re: second")]
 
 
-async def test_a_fork_of_a_session_that_speaks_elsewhere_has_its_ended_turns(place: Place) -> None:
+async def test_a_fork_of_a_session_busy_elsewhere_has_its_ended_turns(place: Place) -> None:
     async with busy(place) as remote:
         await _end(remote, "first", "two")
         await remote.turn.outcome()
         await remote.session.send("second")
-        await remote.other.heard("speaking", "second")
+        await remote.other.receive_async("speaking", "second")
         result = await said(await remote.session.fork())
 
     assert result == [("user", "first"), ("assistant", "one two")]
 
 
-async def test_what_waits_behind_a_turn_elsewhere_can_be_cancelled(place: Place) -> None:
+async def test_a_turn_waiting_behind_one_elsewhere_can_be_cancelled(place: Place) -> None:
     async with busy(place) as remote:
         second = await remote.session.send("second")
         outcome = await second.cancel()
@@ -256,7 +257,7 @@ async def test_what_waits_behind_a_turn_elsewhere_can_be_cancelled(place: Place)
 # --- following ------------------------------------------------------------------------------------------------------
 
 
-async def test_who_follows_from_another_process_sees_every_event_once_and_in_order(place: Place) -> None:
+async def test_a_follower_in_another_process_sees_each_event_once_in_order(place: Place) -> None:
     async with busy(place) as remote:
         live = []
         async with listening(remote.session.follow()) as following:
@@ -274,7 +275,7 @@ async def test_who_follows_from_another_process_sees_every_event_once_and_in_ord
     )
 
 
-async def test_who_comes_back_at_any_event_sees_the_rest_of_a_live_story(place: Place) -> None:
+async def test_a_follower_that_resumes_at_any_event_sees_the_rest_live(place: Place) -> None:
     async with busy(place) as remote:
         rest: dict[int, list[Event]] = {}
         live: list[Event] = []
@@ -293,20 +294,20 @@ WORDS = 12
 
 
 async def _go_on(remote: TurnInChild, event: Event) -> None:
-    """What happens in the other process once this event was seen here: words, mail, a tool, the end."""
+    """The next step in the other process after this event was seen here: output, an inbox message, a tool, the end."""
     match event.body:
         case TextDelta(text="one "):
             await remote.session.rename("seen live")
             for number in range(WORDS):
-                remote.other.order("first", "say", f"{number} ")
-            remote.other.order("first", "call", "look", {"at": "sky"})
+                remote.other.send_order("first", "say", f"{number} ")
+            remote.other.send_order("first", "call", "look", {"at": "sky"})
         case ToolCalled():
-            remote.other.order("look", "return")
+            remote.other.send_order("look", "return")
         case ToolReturned():
             await remote.session.steer("left!")
-            remote.other.order("first", "steering")
+            remote.other.send_order("first", "steering")
         case SteeringTaken():
-            remote.other.order("first", "end")
+            remote.other.send_order("first", "end")
         case _:
             pass
 
@@ -325,9 +326,9 @@ async def _replay(session: Session, count: int, cursor: Cursor | int = 0) -> lis
 
 
 async def _end(remote: TurnInChild, turn: str, words: str) -> None:
-    """Let the turn in the other process say its last words."""
-    remote.other.order(turn, "say", words)
-    remote.other.order(turn, "end")
+    """Let the turn in the other process send its last output."""
+    remote.other.send_order(turn, "say", words)
+    remote.other.send_order(turn, "end")
 
 
 async def _rewrite(session: Session, verb: str) -> None:

@@ -1,4 +1,4 @@
-"""Processes that accept and processes that answer, several on one queue: each turn is answered once, whoever dies."""
+"""Accepting and answering processes on one queue: each turn is answered once, although workers die."""
 
 import asyncio
 import random
@@ -36,14 +36,14 @@ DEATHS = 3
 def test_two_processes_that_serve_one_queue_answer_each_turn_once(place: Place, auditor: WorkerProcesses) -> None:
     path = place
 
-    async def story() -> tuple[list[Outcome], list[list[str]]]:
+    async def scenario() -> tuple[list[Outcome], list[list[str]]]:
         with Child(answer, path) as one, Child(answer, path) as other:
             async with host(path) as app:
                 turns = [await _send(app, number) for number in range(TURNS)]
                 outcomes = [await turn.outcome() for turn in turns]
                 return outcomes, [_answered_by(child) for child in (one, other)]
 
-    outcomes, answered = play(story())
+    outcomes, answered = play(scenario())
 
     assert outcomes == [Completed()] * TURNS
     assert Counter(answered[0] + answered[1]) == Counter(_text(number) for number in range(TURNS))
@@ -54,24 +54,24 @@ def test_two_processes_that_serve_one_queue_answer_each_turn_once(place: Place, 
 def test_processes_that_send_to_and_serve_the_same_sessions_answer_each_turn_once(place: Place) -> None:
     path = place
 
-    async def story() -> list[list[str]]:
+    async def scenario() -> list[list[str]]:
         with Child(answer, path) as one, Child(answer, path) as other:
             for number in range(TURNS):
-                (one if number % 2 else other).order("send", number)
+                (one if number % 2 else other).send_order("send", number)
             async with host(path) as app:
                 for number in range(TURNS):
-                    await (one if number % 2 else other).heard("sent", number)
+                    await (one if number % 2 else other).receive_async("sent", number)
                 for number in range(TURNS):
                     assert await (await _send(app, number)).outcome() == Completed()
             return [_answered_by(child) for child in (one, other)]
 
-    answered = play(story())
+    answered = play(scenario())
 
     assert Counter(answered[0] + answered[1]) == Counter(_text(number) for number in range(TURNS))
     _check_rooms(path, _whole)
 
 
-def test_every_turn_ends_once_however_often_those_who_answer_are_killed(
+def test_each_turn_ends_once_although_its_workers_are_killed(
     places: Places, auditor: WorkerProcesses, rounds: int
 ) -> None:
     for seed in range(max(1, rounds // DEATHS)):
@@ -86,7 +86,7 @@ def test_every_turn_ends_once_however_often_those_who_answer_are_killed(
 
 
 async def _answer_among_deaths(path: Place, dice: random.Random) -> list[Outcome]:
-    """How all turns ended, when one process after the other was killed after it had been asked for some answers."""
+    """The outcomes of all turns, when one process after the other was killed in the middle of some answers."""
     batch = TURNS // (DEATHS + 1)
     async with host(path) as app:
         turns = []
@@ -94,7 +94,7 @@ async def _answer_among_deaths(path: Place, dice: random.Random) -> list[Outcome
             turns += [await _send(app, number) for number in range(death * batch, (death + 1) * batch)]
             with Child(answer, path) as mortal:
                 for _ in range(dice.randrange(batch)):
-                    await mortal.heard("answered")
+                    await mortal.receive_async("answered")
                 mortal.pass_away()
         turns += [await _send(app, number) for number in range(len(turns), TURNS)]
         with Child(answer, path):
@@ -102,13 +102,13 @@ async def _answer_among_deaths(path: Place, dice: random.Random) -> list[Outcome
 
 
 def answer(pipe: "Connection[Any, Any]", path: Place) -> None:
-    """Serve an agent that answers by itself, and send what the test wants sent, until killed or told to stop."""
+    """Serve an agent, and send the inputs of the test, until killed or stopped."""
     asyncio.run(_answer(ChildPipe(pipe), path))
 
 
 async def _answer(line: ChildPipe, path: Place) -> None:
     async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
-        line.say("answered", turn.input.text)
+        line.report("answered", turn.input.text)
         yield Text("re: ")
         await turn.steering()
         yield Text(turn.input.text)
@@ -117,15 +117,15 @@ async def _answer(line: ChildPipe, path: Place) -> None:
     report_trouble(line)
     async with backstay.open(path, agent=agent, notify=False, lease_seconds=LONG) as app:
         sending = asyncio.create_task(_send_all(app, line))
-        await line.order("stop")
+        await line.next_order("stop")
         sending.cancel()
 
 
 async def _send_all(app: App, line: ChildPipe) -> None:
     while True:
-        (number,) = await line.order("send")
+        (number,) = await line.next_order("send")
         await _send(app, number)
-        line.say("sent", number)
+        line.report("sent", number)
 
 
 async def _send(app: App, number: int) -> Turn:
@@ -143,14 +143,14 @@ def _text(number: int) -> str:
 
 
 def _answered_by(child: Child) -> list[str]:
-    """Stop the child; what it was asked to answer."""
-    child.order("stop")
+    """Stop the child; return the inputs that it was asked to answer."""
+    child.send_order("stop")
     child.ends_well()
     return [words[1] for words in child.everything() if words[0] == "answered"]
 
 
 def _check_rooms(path: Place, right: Callable[[str, str], bool]) -> None:
-    """In every room each message stands once, in the order it was sent, and what is behind it is the right answer."""
+    """Check that each session has each message once, in the order of sending, followed by the right answer."""
 
     async def look() -> list[list[tuple[str, str]]]:
         async with host(path) as app:
@@ -174,28 +174,28 @@ def _whole_or_cut(question: str, answer: str) -> bool:
 # --- one accepts, another answers -----------------------------------------------------------------------------------
 
 
-async def test_what_nobody_answers_yet_waits_for_a_process_that_does(place: Place) -> None:
+async def test_a_turn_for_an_unserved_agent_waits_for_a_process_that_serves_it(place: Place) -> None:
     async with host(place) as app:
         session = await app.session(CHAT)
         turn = await session.send("anybody there?")
         with Child(work, place) as worker:
-            await worker.heard("speaking", "anybody there?")
-            worker.order("anybody there?", "say", "yes")
-            worker.order("anybody there?", "end")
+            await worker.receive_async("speaking", "anybody there?")
+            worker.send_order("anybody there?", "say", "yes")
+            worker.send_order("anybody there?", "end")
             assert await turn.outcome() == Completed()
         result = await said(session)
 
     assert result == [("user", "anybody there?"), ("assistant", "yes")]
 
 
-async def test_when_a_worker_is_killed_the_next_one_goes_on_with_what_waits(place: Place) -> None:
+async def test_after_a_killed_worker_the_next_one_answers_waiting_turns(place: Place) -> None:
     async with busy(place) as remote:
         second = await remote.session.send("second")
         remote.other.pass_away()
         with Child(work, place) as successor:
-            await successor.heard("speaking", "second")
-            successor.order("second", "say", "here I am")
-            successor.order("second", "end")
+            await successor.receive_async("speaking", "second")
+            successor.send_order("second", "say", "here I am")
+            successor.send_order("second", "end")
             assert await second.outcome() == Completed()
         result = await said(remote.session)
 
@@ -207,28 +207,29 @@ async def test_when_a_worker_is_killed_the_next_one_goes_on_with_what_waits(plac
     ]
 
 
-async def test_when_a_worker_is_killed_one_that_is_there_already_goes_on_with_what_waits(place: Place) -> None:
+async def test_after_a_killed_worker_a_running_one_answers_waiting_turns(place: Place) -> None:
     async with busy(place) as remote:
         second = await remote.session.send("second")
         with Child(work, place) as colleague:
-            await colleague.heard("open")
+            await colleague.receive_async("open")
             remote.other.pass_away()
-            await colleague.heard("speaking", "second")
-            colleague.order("second", "end")
+            await colleague.receive_async("speaking", "second")
+            colleague.send_order("second", "end")
             await second.outcome()
 
 
 @pytest.mark.parametrize("wait", ["outcome", "events", "follow", "cancel"])
-async def test_who_waits_for_a_turn_learns_that_its_process_was_killed(place: Place, wait: str) -> None:
+async def test_a_waiter_learns_that_the_process_of_its_turn_was_killed(place: Place, wait: str) -> None:
     async with busy(place, timing=Timing(grace=LONG)) as remote:
         if wait == "cancel":
-            remote.other.order("first", "resist")
+            remote.other.send_order("first", "resist")
+            await remote.other.receive_async("first", "resists")
         waiting = asyncio.create_task(_wait(remote.turn, remote.app, wait))
-        # Whatever is seen here was seen by the one who waits, too: it waits for the next thing now.
+        # The waiter has seen all events that were seen here, and waits for the next one now.
         if wait == "cancel":
-            await remote.other.heard("first", "resisted")
+            await remote.other.receive_async("first", "resisted")
         else:
-            remote.other.order("first", "say", "two")
+            remote.other.send_order("first", "say", "two")
             await until_said(remote.turn, "one two")
         remote.other.pass_away()
         result = await waiting
@@ -245,8 +246,8 @@ async def _wait(turn: Turn, app: App, how: str) -> Outcome:
             assert isinstance(ended, TurnEnded)
             return ended.outcome
         case "follow":
-            async with listening((await app.session(CHAT)).follow()) as story:
-                async for event in story:
+            async with listening((await app.session(CHAT)).follow()) as scenario:
+                async for event in scenario:
                     if isinstance(event.body, TurnEnded):
                         return event.body.outcome
             raise AssertionError("a story that is followed does not end")
@@ -255,20 +256,18 @@ async def _wait(turn: Turn, app: App, how: str) -> Outcome:
 
 
 @pytest.mark.parametrize("verb", ["retry", "edit"])
-async def test_what_a_process_without_agents_has_answered_again_is_answered_by_one_with(
-    place: Place, verb: str
-) -> None:
+async def test_a_retry_by_a_process_without_agents_is_answered_by_one_with_agents(place: Place, verb: str) -> None:
     async with busy(place) as remote:
-        remote.other.order("first", "end")
+        remote.other.send_order("first", "end")
         await remote.turn.outcome()
         if verb == "retry":
             again = await remote.session.retry()
         else:
             again = await remote.session.edit((await remote.session.messages())[0].id, "first, again")
         name = "first" if verb == "retry" else "first, again"
-        await remote.other.heard("speaking", name)
-        remote.other.order(name, "say", "better")
-        remote.other.order(name, "end")
+        await remote.other.receive_async("speaking", name)
+        remote.other.send_order(name, "say", "better")
+        remote.other.send_order(name, "end")
         assert await again.outcome() == Completed()
         result = await said(remote.session)
 

@@ -22,7 +22,7 @@ ME = "local"
 
 
 def play(story: Coroutine[Any, Any, T]) -> T:
-    """Run a test's story; one that does not end fails."""
+    """Run a scenario of a test; one that does not end fails."""
     return asyncio.run(asyncio.wait_for(story, PATIENCE))
 
 
@@ -46,20 +46,20 @@ async def host(path: Place, timing: Timing | None = None) -> AsyncIterator[App]:
 async def busy(
     path: Place, setting: Setting = PLAIN, *, child: Callable[..., Child] = Child, timing: Timing | None = None
 ) -> AsyncIterator[TurnInChild]:
-    """A running turn; only the child process answers."""
+    """A running turn; only the child process serves the agent."""
     with child(work, path, setting) as other:
         async with host(path, timing=timing) as app:
             session = await app.session(CHAT)
             turn = await session.send("first", request_id="first")
-            await other.heard("speaking", "first")
-            other.order("first", "say", "one ")
+            await other.receive_async("speaking", "first")
+            other.send_order("first", "say", "one ")
             await seen(turn, TextDelta)
             yield TurnInChild(app, session, turn, other)
 
 
 @asynccontextmanager
 async def listening(story: AsyncIterator[Event]) -> AsyncIterator[AsyncIterator[Event]]:
-    """Follow a story inside the block, and let go of it at the end."""
+    """Follow events inside the block, and stop at its end."""
     try:
         yield story
     finally:
@@ -79,7 +79,7 @@ async def seen(turn: Turn, kind: type[EventBody]) -> list[Event]:
 
 
 async def until_said(turn: Turn, words: str) -> None:
-    """Until the turn has said all these words, and they are stored."""
+    """Wait until the turn has sent all these words, and they are stored."""
     heard = ""
     async with listening(turn.events()) as story:
         async for event in story:
@@ -90,12 +90,12 @@ async def until_said(turn: Turn, words: str) -> None:
 
 
 async def said(session: Session) -> list[tuple[str, str]]:
-    """Who said what in the session."""
+    """The roles and texts of the session."""
     return [spoken(message) for message in await session.messages()]
 
 
 def spoken(message: Message) -> tuple[str, str]:
-    """Who said what; what was cut off ends with a mark."""
+    """The roles and texts; a partial message ends with a mark."""
     return message.role, message.text + ("…" if message.partial else "")
 
 

@@ -1,9 +1,10 @@
-"""The agents of these tests. They are told by what they hear, so that another process can serve them as well."""
+"""The agents of these tests. They are controlled by their input, so that another process can serve them too."""
 
 import asyncio
+import zlib
 from collections.abc import AsyncIterator, Mapping
 
-from backstay import Custom, Text
+from backstay import Attachment, Custom, Text, Usage
 from backstay.agents import tool
 from backstay.agents.adapters import AgentLike
 from backstay.agents.port import AgentTurn
@@ -18,7 +19,7 @@ def launch(where: str) -> str:
 
 
 async def echo(turn: AgentTurn) -> AsyncIterator[Body]:
-    """Repeats what it hears, a word at a time; `many N` is answered with N words."""
+    """Repeats its input, a word at a time; answers `many N` with N words."""
     words = turn.input.text.split()
     if words[:1] == ["many"]:
         words = [f"word{number}" for number in range(int(words[1]))]
@@ -28,7 +29,7 @@ async def echo(turn: AgentTurn) -> AsyncIterator[Body]:
 
 
 async def patient(turn: AgentTurn) -> AsyncIterator[Body]:
-    """Begins to speak, and goes on when it is steered; never ends unless it hears `enough`."""
+    """Sends some output, and more when it is steered; ends only after the input `enough`."""
     yield Text("listening ")
     while True:
         for steering in await turn.steering():
@@ -40,14 +41,30 @@ async def patient(turn: AgentTurn) -> AsyncIterator[Body]:
 
 
 async def careful(turn: AgentTurn) -> AsyncIterator[Body]:
-    """Asks before it does anything."""
+    """Needs approval before it acts."""
     yield Text(str(await turn.call(launch, {"where": "the moon"})))
 
 
+async def thoughtful(turn: AgentTurn) -> AsyncIterator[Body]:
+    """Reports usage with a cost."""
+    yield Text("hm")
+    yield Usage(input_tokens=10, output_tokens=7, cached_tokens=4, reasoning_tokens=5)
+
+
 async def cut(turn: AgentTurn) -> AsyncIterator[Body]:
-    """Is cut off by its model."""
+    """Reports that its model cut the answer off."""
     yield Text("as far as ")
     yield Custom("answer_cut", {"reason": "length"})
+
+
+async def looker(turn: AgentTurn) -> AsyncIterator[Body]:
+    """Answers with the files of the whole conversation and their contents."""
+    for message in turn.messages:
+        for part in message.parts:
+            if isinstance(part, Attachment):
+                content = await turn.read(part)
+                yield Text(f"{part.name} {part.media_type} {zlib.crc32(content)} {part.size == len(content)};")
+    yield Text(f" {turn.input.text}")
 
 
 scripted = ScriptedAgent()
@@ -58,4 +75,6 @@ AGENTS: Mapping[str, AgentLike] = {
     "careful": careful,
     "scripted": scripted,
     "cut": cut,
+    "looker": looker,
+    "thoughtful": thoughtful,
 }

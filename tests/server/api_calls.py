@@ -1,4 +1,4 @@
-"""How tests talk to a server."""
+"""API calls of tests to a server."""
 
 import errno
 import socket
@@ -22,7 +22,7 @@ def new_session(client: httpx2.Client) -> str:
 
 
 def say(client: httpx2.Client, session: str, text: str, *, key: str | None = None, **more: Any) -> httpx2.Response:
-    """Submit something."""
+    """Submit a message."""
     headers = {} if key is None else {"idempotency-key": key}
     return client.post(f"/api/sessions/{session}/turns", json={"text": text} | more, headers=headers)
 
@@ -35,19 +35,19 @@ def accepted(client: httpx2.Client, session: str, text: str, **more: Any) -> str
 
 
 def token_of(client: httpx2.Client) -> str:
-    """The token a client shows."""
+    """The token of a client."""
     return str(client.headers["authorization"]).removeprefix("Bearer ")
 
 
 def port_of(client: httpx2.Client) -> int:
-    """Where it asks."""
+    """The port that it connects to."""
     port = client.base_url.port
     assert port is not None
     return port
 
 
 def until_ended(client: httpx2.Client, session: str, turn: str) -> list[Frame]:
-    """The session's story up to the end of this turn."""
+    """The session's events up to the end of this turn."""
     with Reader(port_of(client), token_of(client), f"sessions={session}") as reader:
         heard: list[Frame] = []
         for frame in reader.frames():
@@ -59,16 +59,16 @@ def until_ended(client: httpx2.Client, session: str, turn: str) -> list[Frame]:
 
 
 def answered(client: httpx2.Client, session: str, text: str, **more: Any) -> str:
-    """Say something and wait for the end of the answer; the turn."""
+    """Send a message and wait for the end of the answer; returns the turn."""
     turn = accepted(client, session, text, **more)
     until_ended(client, session, turn)
     return turn
 
 
 def until_said(client: httpx2.Client, session: str, words: str) -> None:
-    """Wait until somebody has said these words."""
+    """Wait until this text is streamed."""
     with Reader(port_of(client), token_of(client), f"sessions={session}") as reader:
-        reader.until("story", kind="text_delta", text=words)
+        reader.until("event", kind="text_delta", text=words)
 
 
 def read(client: httpx2.Client, session: str) -> list[dict[str, Any]]:
@@ -83,7 +83,7 @@ def text_of(message: dict[str, Any]) -> str:
 
 
 def log_of(server: RunningServer, client: httpx2.Client, session: str) -> list[dict[str, Any]]:
-    """The whole story as the store has it."""
+    """All events as the store has them."""
     events: list[dict[str, Any]] = []
     while True:
         after = events[-1]["last"] if events else 0
@@ -94,10 +94,10 @@ def log_of(server: RunningServer, client: httpx2.Client, session: str) -> list[d
 
 
 def raw_answer(port: int, *pieces: bytes) -> bytes:
-    """All that the server answers to these bytes until it closes the connection."""
+    """The response of the server to these bytes, until it closes the connection."""
     heard = b""
     with socket.create_connection(("127.0.0.1", port), PATIENCE) as plain:
-        # A server that refuses a request may close before it has read all of it. Its answer can be read all the same.
+        # A server that rejects a request may close before it has read all of it. Its response can still be read.
         with _closed_by_server():
             for piece in pieces:
                 plain.sendall(piece)
@@ -118,7 +118,7 @@ def _closed_by_server() -> Iterator[None]:
 
 
 def until(tried: Callable[[], bool], what: str) -> None:
-    """Ask until it is so, as long as there is hope. Between two questions others get the processor."""
+    """Poll until the condition holds, within a limit. Other processes run between two polls."""
     late = time.monotonic() + PATIENCE
     while time.monotonic() < late:
         if tried():

@@ -1,4 +1,4 @@
-"""What every test of the server may ask for."""
+"""Fixtures of all tests of the server."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ def path(place: Place) -> Place:
     return place
 
 
-@pytest.fixture(params=[True, False], ids=["told", "polling"])
+@pytest.fixture(params=[True, False], ids=["notified", "polling"])
 def notify(request: pytest.FixtureRequest) -> bool:
     """With and without the shortcut inside the process: it may only make things notify."""
     return bool(request.param)
@@ -38,6 +38,6 @@ def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningS
 
 @pytest.fixture
 def client(server: RunningServer) -> Iterator[httpx2.Client]:
-    """Somebody who may ask it."""
+    """An authenticated client."""
     with server.client() as client:
         yield client

@@ -1,4 +1,4 @@
-"""A server in a thread of the test, on a real socket: as quick to start as a fixture must be."""
+"""A server in a thread of the test, on a real socket, which starts quickly."""
 
 import asyncio
 import itertools
@@ -49,7 +49,7 @@ class RunningServer:
         return self.settings.db if "://" in self.settings.db else Path(self.settings.db)
 
     def for_somebody_new(self) -> Self:
-        """The same server. Clients are from now on of an owner who has nothing yet, unless a test names another."""
+        """The same server. From now on clients belong to a new owner without data, unless a test names another."""
         self.owner = f"owner {next(self._owners)}"
         return self
 
@@ -74,7 +74,7 @@ class RunningServer:
         )
 
     def stop(self) -> None:
-        """Ask it to stop, as a signal would, and wait until it has; stopping it again changes nothing."""
+        """Stop it, as a signal would, and wait for its end. Stopping it again changes nothing."""
         self._server.should_exit = True
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
@@ -84,7 +84,7 @@ class RunningServer:
         async def serve() -> None:
             self.application = Server(self.settings, agents, tracer=tracer)
             self._server = web_server(self.settings, self.application)
-            # From here on it can be asked; until it is up, questions wait at its socket.
+            # From here on requests can be sent; until it has started, they wait in the queue of its socket.
             self._ready.set()
             await self._server.serve(sockets=[self._listener])
 

@@ -25,14 +25,14 @@ def agent_options(*agents: str) -> tuple[str, ...]:
 
 
 class ServerProcess:
-    """A running `backstay serve`, what it said when it started, and ways to end it."""
+    """A running `backstay serve`, its first output, and ways to end it."""
 
-    def __init__(self, process: ForkedCommand, told: dict[str, Any], folder: Path) -> None:
-        self._process, self.told, self._folder = process, told, folder
+    def __init__(self, process: ForkedCommand, announced: dict[str, Any], folder: Path) -> None:
+        self._process, self.announced, self._folder = process, announced, folder
 
     @property
     def url(self) -> str:
-        return str(self.told["url"]).rstrip("/")
+        return str(self.announced["url"]).rstrip("/")
 
     @property
     def port(self) -> int:
@@ -44,22 +44,22 @@ class ServerProcess:
 
     @property
     def token(self) -> str:
-        return Path(self._folder, self.told["token_file"]).read_text().strip()
+        return Path(self._folder, self.announced["token_file"]).read_text().strip()
 
     def client(self, token: str | None = None, **more: Any) -> httpx2.Client:
-        """A client that says who it is."""
+        """A client with a token."""
         headers = {"authorization": f"Bearer {token or self.token}"}
         return httpx2.Client(
             base_url=self.url, headers=headers, timeout=PATIENCE, trust_env=False, verify=False, **more
         )
 
     def kill(self) -> None:
-        """End it as the kernel does when memory runs out."""
+        """Kill it with SIGKILL, as the kernel does when memory runs out."""
         self._process.kill()
         self._process.wait(PATIENCE)
 
     def terminate(self) -> int:
-        """Ask it to end, as a supervisor of services does; how it ended."""
+        """Send SIGTERM, as a service manager does; returns the exit status."""
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(PATIENCE)
 
@@ -96,7 +96,7 @@ def serve_process(
 
 @contextmanager
 def serving(folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[ServerProcess]:
-    """A server in a folder, once it has said what it serves; killed at the end if it still runs."""
+    """A server in a folder, once it has printed its address; killed at the end if it still runs."""
     with serve_process(folder, *arguments, environment=environment) as process:
         assert process.stdout is not None
         line = process.stdout.readline()

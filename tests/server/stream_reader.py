@@ -18,7 +18,7 @@ class Frame(NamedTuple):
 
 
 class Reader:
-    """One connection to /api/events, after the last id it is told."""
+    """One connection to /api/events, after the given last id."""
 
     def __init__(
         self, port: int, token: str, query: str, last_id: str | None = None, *, receive_buffer: int | None = None
@@ -52,7 +52,7 @@ class Reader:
         self._socket.close()
 
     def frames(self, most_bytes: int | None = None) -> Iterator[Frame]:
-        """Frames as they come; ends with the stream, or after so many bytes of it, wherever that is."""
+        """Frames as they arrive; ends with the stream, or after this number of bytes of it."""
         heard = 0
         while True:
             yield from self._whole_frames()
@@ -82,7 +82,7 @@ class Reader:
             assert self._more(), "the connection was closed"
 
     def body(self) -> dict[str, Any]:
-        """The body of an answer that is no stream."""
+        """The body of a response that is not a stream."""
         told: dict[str, Any] = json.loads(self._exactly(int(self.headers["content-length"])))
         return told
 
@@ -94,7 +94,7 @@ class Reader:
                 yield frame
 
     def _frame(self, block: str) -> Frame | None:
-        lines = block.split("\n")  # and at nothing else that Unicode calls a line end
+        lines = block.split("\n")  # and not at other Unicode line ends
         fields = dict(line.split(": ", 1) for line in lines if not line.startswith(":"))
         self.comments += [line for line in lines if line.startswith(":")]
         if "data" not in fields:

@@ -1,4 +1,4 @@
-"""The store under test beside the plain one: both are told the same, and everything either shows is compared."""
+"""The store under test beside a plain model: both get the same verbs, and all their reads are compared."""
 
 import tempfile
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from backstay.model.message import Message
 from backstay.model.session import SessionInfo
 from backstay.model.turn import Accepted, OpenTurn
 from backstay.testing import ManualClock
-from tests.contract.exports import nameless
+from tests.contract.documents.exports import nameless
 from tests.databases import Place
 from tests.store.plain_store import PlainSession, PlainStore, PlainTurn, PlainWindow, Said, reach
 
@@ -29,14 +29,14 @@ HANDLES = 3
 OWNERS = ("ada", "bob")
 AGENTS = ("poet", "critic")
 TRAVELLER = "carol"
-# So many looks apart each story is followed from where it was left: what is folded meanwhile must be told.
+# Every so many reads the events of each session are followed from the last cursor, across folds.
 FOLLOW = 3
-# So many looks apart all windows and whole stories are read again.
+# Every so many reads all windows and all events are read again.
 LOOK_BACK = 8
 
 
 class Seen:
-    """What the last look at a session showed, to be compared with the next."""
+    """The result of the last read of a session, to compare it with the next."""
 
     def __init__(self) -> None:
         self.revision = self.context = 0
@@ -46,7 +46,7 @@ class Seen:
 
 
 class TwoStores:
-    """A plain store, and several handles on a real one; ids that the real one gives are learned by the plain one."""
+    """A plain store, and several handles on a real one. The plain store takes the ids of the real one."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -69,10 +69,10 @@ class TwoStores:
             store.close()
         self._folder.cleanup()
 
-    # --- telling both -----------------------------------------------------------------------------------------------
+    # --- both stores ------------------------------------------------------------------------------------------------
 
     def tell(self, plain: Callable[[], P], real: Callable[[], R]) -> tuple[P, R] | None:
-        """The answers of both stores; None if both refused, with the same error."""
+        """The results of both stores; None if both rejected the verb with the same error."""
         try:
             expected = plain()
         except BackstayError as error:
@@ -85,22 +85,22 @@ class TwoStores:
         return None
 
     def kill(self, handle: int) -> None:
-        """A holder dies, and another takes its place; nobody has noticed yet."""
+        """A holder dies, and another takes its place; no process has noticed yet."""
         self.plain.dead.add(self.stores[handle].worker)
         self.stores[handle].close()
         self.stores[handle] = self._open()
 
     def holder(self, turn: PlainTurn) -> Store:
-        """The handle that holds the turn, or any if that one is dead: a proof is a proof."""
+        """The handle that holds the turn, or any if that one is dead: a proof is valid in any handle."""
         alive = [store for store in self.stores if store.worker == turn.holder]
         return (alive or self.stores)[0]
 
     def cursor(self, session: PlainSession) -> Cursor:
-        """How far the session's story was followed."""
+        """The number up to which the session's events were followed."""
         return self._seen[session].cursor
 
     def travel(self, session: PlainSession, *, addresses: bool) -> None:
-        """A session goes to another store, is what it was, and leaves nothing there when it goes."""
+        """A session is imported into another store, is equal there, and leaves nothing when it is deleted."""
         document = self.stores[0].export(id_of(session), owner=session.owner)
         copy = Export.from_json(document.to_json())
         answer = self._elsewhere.import_session(copy, owner=TRAVELLER, addresses=addresses)
@@ -118,7 +118,7 @@ class TwoStores:
         assert (gone.windows, gone.turns, gone.kept_messages) == (len(document.windows), len(document.turns), 0)
 
     def _as_imported(self, document: Export, *, addresses: bool) -> Export:
-        """What another store makes of a document in which nothing runs: what waits is held, and the story says so."""
+        """The result of an import into another store without running turns: waiting turns are held, with events."""
         facts, turns = document.session, tuple(replace(turn, held=turn.state == "waiting") for turn in document.turns)
         held = [new.id for new, old in zip(turns, document.turns, strict=True) if new.held and not old.held]
         last = facts.last_event + len(held)
@@ -134,7 +134,7 @@ class TwoStores:
         return replace(document, session=facts, turns=turns, events=document.events + told)
 
     def adopt(self, handle: int, session: PlainSession, owner: str, *, addresses: bool) -> None:
-        """A session's document comes into the store that it is from."""
+        """A session's document is imported into the store that it is from."""
         store = self.stores[handle]
         document = store.export(id_of(session), owner=session.owner)
         copy = self.plain.adopt(session, owner, addresses=addresses)
@@ -163,7 +163,7 @@ class TwoStores:
         self.learn_session(turn.session, answer.session.id)
 
     def opened(self, turn: PlainTurn | None, proof: OpenTurn | None) -> None:
-        """Both agree on which turn has started; its proof is kept."""
+        """Both stores started the same turn; its proof is kept."""
         assert (turn is None) == (proof is None), f"{turn} should have started, and {proof} did"
         if turn is not None and proof is not None:
             self.learn_turn(turn, proof.id)
@@ -171,7 +171,7 @@ class TwoStores:
             assert proof.context == proof.found + (turn.input is not None)
 
     def proved(self, turn: PlainTurn, proof: OpenTurn) -> None:
-        """The proof says where its turn's input stands; it is kept."""
+        """The proof has the position of its turn's input; it is kept."""
         messages = turn.session.messages
         if turn.input in messages:
             assert proof.input.text.split() == turn.words
@@ -191,7 +191,7 @@ class TwoStores:
     # --- comparing --------------------------------------------------------------------------------------------------
 
     def compare(self) -> None:
-        """Whoever looks ends what is dead; then both show the same, and everything grew as it must."""
+        """A read ends dead turns; then both stores are equal, and all numbers have grown correctly."""
         self.plain.reap()
         for session in self.plain.sessions:
             self._compare_session(session)
@@ -206,7 +206,7 @@ class TwoStores:
             self.compare_stories()
 
     def compare_stories(self) -> None:
-        """Every story is told from its first event to its last, without a gap."""
+        """The events of each session are complete from the first to the last."""
         for session in self.plain.sessions:
             page = self.stores[0].events_after(id_of(session), owner=session.owner, limit=1000)
             numbers = [number for event in page.events for number in range(event.number, event.last + 1)]
@@ -255,7 +255,7 @@ class TwoStores:
         assert page.length == len(window.messages)
 
     def _compare_lineage(self) -> None:
-        """Every window of every session reads what it always read."""
+        """No window of any session has changed."""
         for session in self.plain.sessions:
             lineage = self.stores[0].lineage(id_of(session), owner=session.owner)
             assert [window.id for window in lineage] == [window.id for window in session.windows]
@@ -264,7 +264,7 @@ class TwoStores:
                 self._compare_window(session, window)
 
     def _compare_growth(self, seen: Seen, session: PlainSession, real: SessionInfo, read: list[MessageId]) -> None:
-        """The revision grows with what can be noticed, the context with what is read, and neither ever shrinks."""
+        """The revision grows with visible changes, the context with changes of the history; neither shrinks."""
         asked_to_stop = session.running is not None and session.running.cancelling
         waiting = [(turn.id, turn.held, *turn.words) for turn in session.queue]
         visible = (real.title, real.pinned, real.turns, real.running, asked_to_stop, waiting, session.state, read)
@@ -276,7 +276,7 @@ class TwoStores:
         seen.revision, seen.context, seen.visible, seen.read = real.revision, real.context, visible, reads
 
     def _follow(self, seen: Seen, session: PlainSession, real: SessionInfo) -> None:
-        """The story goes on exactly after what was seen, or says that this was folded."""
+        """The events continue exactly after the cursor, or report a fold."""
         page = self.stores[0].events_after(id_of(session), seen.cursor, owner=session.owner)
         number = page.events[0].number - 1 if page.gap == "snapshot" else seen.cursor.number
         assert page.gap != "resync"
@@ -323,7 +323,7 @@ class TwoStores:
             self._ended.add(turn)
 
     def _compare_search(self) -> None:
-        """A search finds exactly what the owner's sessions can reach, each message once, where it can be read."""
+        """A search finds exactly the reachable messages of the owner's sessions, each once, where it can be read."""
         for owner in OWNERS:
             readers: dict[MessageId, set[SessionId]] = {}
             for session in [one for one in self.plain.sessions if one.owner == owner]:

@@ -1,16 +1,16 @@
-"""What tests of the store share."""
+"""Fixtures of the tests of the store."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.contract.exports import ExportContract
+from tests.contract.documents.exports import ExportContract
 from tests.contract.invalid_input import InputContract
 from tests.crash.worker_processes import WorkerProcesses
 from tests.effort import sample
 
-# Their cases differ in values that code without an engine reads or rejects. SQLite meets every case.
+# Their cases differ in values that engine-independent code reads or rejects. SQLite runs every case.
 _SAMPLED = frozenset(vars(InputContract)) | frozenset(vars(ExportContract))
 _FEW = 4
 
@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a database could be; its folder is not there yet."""
+    """The path of a database that does not exist yet, nor does its folder."""
     return tmp_path / "home" / "store.db"
 
 

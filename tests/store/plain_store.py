@@ -1,7 +1,7 @@
-"""A store of plain lists and dicts: what every store looks like from outside, without any of its difficulties.
+"""A store of plain lists and dicts: a model of the visible behaviour of every store.
 
-It runs the same verbs and raises the same errors. It knows nothing of fences, segments, rows or indexes: a window is a
-list of messages, a queue a list of turns. Ids are given by the real store; whoever compares the two fills them in.
+It runs the same verbs and raises the same errors, without fences, segments, rows or indexes: a window is a list of
+messages, a queue a list of turns. Ids are created by the real store, and set by the code that compares the two.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -25,7 +25,7 @@ from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
 from backstay.model.turn import COMPACTOR
 from backstay.testing import ManualClock
 
-# A revision that nobody has seen yet.
+# A revision that no caller has seen yet.
 _ANOTHER = -1
 
 Outcome = Literal["completed", "cancelled", "failed", "interrupted"]
@@ -36,7 +36,7 @@ Step = tuple[Literal["text", "call", "return", "steer"], str]
 
 @dataclass(eq=False)
 class Said:
-    """A message: its words, and what it was said in."""
+    """A message: its text, and where it was written."""
 
     role: str
     words: list[str]
@@ -48,7 +48,7 @@ class Said:
 
 @dataclass(eq=False)
 class PlainTurn:
-    """A turn. `story` is what its agent has said so far; `record` what it brings finished."""
+    """A turn. `steps_taken` is the output of its agent so far; `record` its finished messages."""
 
     session: "PlainSession"
     agent: str | None
@@ -64,14 +64,14 @@ class PlainTurn:
     holder: str = ""
     lease_until: int = 0
     input: Said | None = None
-    story: list[Step] = field(default_factory=list)
+    steps_taken: list[Step] = field(default_factory=list)
     taken_by: "PlainTurn | None" = None
     took: "list[PlainTurn]" = field(default_factory=list)
     id: TurnId | None = None
 
 
 class Spot(NamedTuple):
-    """A place in a window: before the message at this position."""
+    """A position in a window: before the message with this number."""
 
     window: "PlainWindow"
     position: int
@@ -79,7 +79,7 @@ class Spot(NamedTuple):
 
 @dataclass(eq=False)
 class PlainWindow:
-    """What a session reads. Its summary, if it begins with one, stands for what is `behind` it."""
+    """A window. If it begins with a summary, that replaces the messages `behind` it."""
 
     reason: str
     parent: "PlainWindow | None"
@@ -121,7 +121,7 @@ class PlainSession:
 
     @property
     def ready(self) -> list[PlainTurn]:
-        """What waits and is not held."""
+        """The waiting turns that are not held."""
         return [turn for turn in self.queue if not turn.held]
 
     @property
@@ -134,7 +134,7 @@ class PlainSession:
         return min([limit for limit in (idle, absolute) if limit is not None], default=None)
 
     def shown_expiry(self, now: int) -> int | None:
-        """What is told: no time in the past as long as a turn runs or waits."""
+        """The shown expiry: never in the past while a turn runs or waits."""
         limit = self.expires_at()
         return limit if limit is None or self.standing(now) != "open" else max(limit, now)
 
@@ -145,10 +145,10 @@ class PlainSession:
 
 
 class Request(NamedTuple):
-    """What an owner's request id names: what was asked, where it was sent, and the turn that it became."""
+    """A request of an owner: its content, the names of its destination, and its turn."""
 
     body: object
-    sent_to: str | PlainSession
+    sent_to: frozenset[str | PlainSession]
     turn: PlainTurn
 
 
@@ -161,7 +161,7 @@ class Removed(NamedTuple):
 
 
 def chain(window: PlainWindow, until: int | None = None) -> Iterator[Spot]:
-    """The window and those its summaries stand for, each with the position up to which it counts."""
+    """The window and those that its summaries replace, each with the position up to which it counts."""
     spot: Spot | None = Spot(window, len(window.messages) if until is None else until)
     while spot is not None:
         yield spot
@@ -174,13 +174,13 @@ def reach(window: PlainWindow) -> list[Said]:
 
 
 def spoken(window: PlainWindow, until: int) -> list[Spot]:
-    """Where everything stands that was said in turns, oldest first, through all compactions."""
+    """The positions of all messages of turns, oldest first, through all compactions."""
     before = [] if window.behind is None else spoken(*window.behind)
     return before + [Spot(window, at) for at in range(until) if window.messages[at].turn is not None]
 
 
 def last_turn(window: PlainWindow, until: int) -> tuple[PlainTurn, Spot] | None:
-    """The last turn among a window's first messages, and the spot before it."""
+    """The last turn among a window's first messages, and the position before it."""
     places = spoken(window, until)
     turns = [place.window.messages[place.position].turn for place in places]
     last = turns[-1] if turns else None
@@ -192,13 +192,13 @@ def last_turn(window: PlainWindow, until: int) -> tuple[PlainTurn, Spot] | None:
     return last, places[first]
 
 
-def told(story: Sequence[Step], *, partial: bool) -> list[tuple[str, list[str], bool]]:
-    """A turn's story as messages: role, words, and whether it was cut off."""
+def messages_of_steps(steps_taken: Sequence[Step], *, partial: bool) -> list[tuple[str, list[str], bool]]:
+    """The output of a turn as messages: role, words, and whether it was cut off."""
     messages: list[tuple[str, list[str]]] = []
     steering: list[str] = []
     calls: set[str] = set()
     joined = False
-    for kind, word in story:
+    for kind, word in steps_taken:
         if kind == "steer":
             steering.append(word)
         else:
@@ -218,7 +218,7 @@ def told(story: Sequence[Step], *, partial: bool) -> list[tuple[str, list[str], 
 
 
 class PlainStore:
-    """The verbs, on lists. Those that take a holder are given its name; `dead` are the names of those that closed."""
+    """The verbs, on lists. Holders are given by name; `dead` has the names of the closed ones."""
 
     def __init__(self, clock: ManualClock, lease_seconds: float) -> None:
         self.clock, self.lease_ms = clock, round(lease_seconds * 1000)
@@ -235,7 +235,7 @@ class PlainStore:
         return turn.holder in self.dead or turn.lease_until <= self.clock.boot()
 
     def meet(self, session: PlainSession) -> list[PlainTurn]:
-        """Whoever looks ends the turn of a holder that is gone."""
+        """A read ends the turn of a dead holder."""
         turn = session.running
         if turn is None or not self.gone(turn):
             return []
@@ -260,7 +260,8 @@ class PlainStore:
         self, address: str, owner: str, idle: int | None, absolute: int | None
     ) -> tuple[PlainSession, str, int]:
         session, how, generation = self._enter(address, owner, idle, absolute)
-        self._touch(session)
+        if how != "resumed" or self.clock.now() - session.touched_at >= (1_000 if session.idle is None else 1):
+            self._touch(session)
         return session, how, generation
 
     def touch(self, session: PlainSession) -> None:
@@ -335,18 +336,18 @@ class PlainStore:
         holder: str | None,
         request: str | None = None,
     ) -> tuple[PlainTurn, PlainTurn | None]:
-        """The turn, and the one that started for the holder, if any. No holder means: do not start."""
+        """Submit an input; returns its turn, and the turn that started, if any. Without a holder none starts."""
         body = ("submit", words)
         if request is not None and (owner, request) in self.requests:
             return self._repeated(self.requests[owner, request], body, to, owner), None
         session = self._target(to, owner)
         turn, opened = self._send(session, words, agent, if_busy, holder)
         if request is not None:
-            self.requests[owner, request] = Request(body, self._names(to, owner)[0], turn)
+            self.requests[owner, request] = Request(body, self._names(to, owner), turn)
         return turn, opened
 
     def accepted(self, owner: str, request: str, words: list[str]) -> bool:
-        """Whether this was asked under this id, and became a turn that still exists."""
+        """Whether a request with this id was accepted, and its turn still exists."""
         first = self.requests.get((owner, request))
         return first is not None and first.body == ("submit", words)
 
@@ -382,13 +383,13 @@ class PlainStore:
 
     def checkpoint(self, turn: PlainTurn, steps: Sequence[Step], take_steering: bool) -> list[PlainTurn]:
         self._require_held(turn)
-        turn.story += steps
+        turn.steps_taken += steps
         taken = [one for one in turn.session.ready if one.steer] if take_steering else []
         for one in taken:
             turn.session.queue.remove(one)
             one.taken_by = turn
             turn.took.append(one)
-            turn.story.append(("steer", one.words[0]))
+            turn.steps_taken.append(("steer", one.words[0]))
         turn.lease_until = self.clock.boot() + self.lease_ms
         if steps or taken:
             turn.session.touched_at = max(turn.session.touched_at, self.clock.now())
@@ -404,9 +405,9 @@ class PlainStore:
         *,
         compact: bool = False,
     ) -> tuple[int, PlainTurn | None]:
-        """How long the window is after the turn's own messages, and the turn that was opened then, if any."""
+        """The length of the window after the turn's own messages, and the turn that was opened then, if any."""
         self._require_held(turn)
-        turn.story += steps
+        turn.steps_taken += steps
         self._end(turn.session, outcome)
         length = len(turn.session.messages)
         if compact:
@@ -525,10 +526,10 @@ class PlainStore:
     # --- documents --------------------------------------------------------------------------------------------------
 
     def adopt(self, session: PlainSession, owner: str, *, addresses: bool) -> PlainSession:
-        """The session's document comes in beside it, and is a copy.
+        """Import the session's document beside it, as a copy.
 
-        What waits in it is held, what ran runs no more, and none of its request ids names a request here. An address
-        leads to it if that was asked for and the address led nowhere.
+        Its waiting turns are held, a running turn is interrupted, and its request ids are not recognised here. An
+        address points to it if that was requested and the address was free.
         """
         assert session.source is None, "a fork's copy would bring its ancestors with it"
         copy = deepcopy(session)
@@ -540,7 +541,7 @@ class PlainStore:
         for said in self._exist(list(copied)):
             said.id = None
         for turn in copy.queue:
-            # Those that may start are claimed in the order in which they came to this store.
+            # Turns that may start are claimed in the order of their arrival in this store.
             turn.held, turn.created_at = True, self.clock.now()
         if copy.running is not None:
             self._end(copy, "cancelled" if copy.running.cancelling else "interrupted")
@@ -639,7 +640,7 @@ class PlainStore:
             self._exist(
                 [
                     Said(role, words, turn, session, partial)
-                    for role, words, partial in told(turn.story, partial=outcome != "completed")
+                    for role, words, partial in messages_of_steps(turn.steps_taken, partial=outcome != "completed")
                 ]
             )
         )
@@ -694,21 +695,20 @@ class PlainStore:
         session.state, session.ended_at = state, self.clock.now()
 
     def _repeated(self, first: Request, body: object, to: str | PlainSession, owner: str) -> PlainTurn:
-        """The turn of a request that says the same again, in a conversation that is connected with the first one."""
+        """The turn of a request with the same content, in a conversation that is connected with the first one."""
         there = self.addresses.get((owner, to), (None, 0))[0] if isinstance(to, str) else to
         here = first.turn.session
         forked = there is not None and (there.source is here or here.source is there)
-        connected = first.sent_to in self._names(to, owner) or there is here or forked
+        connected = first.sent_to & self._names(to, owner) or there is here or forked
         if first.body != body or not connected:
             raise RequestMismatch
         return first.turn
 
-    def _names(self, to: str | PlainSession, owner: str) -> list[str | PlainSession]:
-        """What a conversation is known by: the address, or those that lead to the session, and itself."""
-        if isinstance(to, str):
-            return [to]
-        leading = [address for (whose, address), (at, _) in self.addresses.items() if whose == owner and at is to]
-        return [*sorted(leading), to]
+    def _names(self, to: str | PlainSession, owner: str) -> frozenset[str | PlainSession]:
+        """The names of a conversation: the address or session that was named, and all addresses of its session."""
+        session = self.addresses.get((owner, to), (None, 0))[0] if isinstance(to, str) else to
+        leading = [address for (whose, address), (at, _) in self.addresses.items() if whose == owner and at is session]
+        return frozenset([to, *leading] if session is not None else [to])
 
     def _require_open(self, session: PlainSession) -> None:
         standing = session.standing(self.clock.now())
@@ -729,7 +729,7 @@ class PlainStore:
             raise RevisionMismatch
 
     def _require_held(self, turn: PlainTurn) -> None:
-        """The holder may write as long as nobody has ended its turn, however late it is."""
+        """The holder may write until another process ends its turn, however late that is."""
         if turn.state != "running" or turn.session.state == "deleted":
             raise LeaseLost
 
@@ -746,7 +746,7 @@ def _cut(spot: Spot, reason: str, parent: PlainWindow) -> PlainWindow:
 
 
 def _find(window: PlainWindow, message: Said) -> Spot:
-    """Where a message stands: in this window, or in one that its summary stands for."""
+    """The position of a message: in this window, or in one that its summary replaces."""
     for spot in chain(window):
         if message in spot.window.messages[: spot.position]:
             return Spot(spot.window, spot.window.messages.index(message))

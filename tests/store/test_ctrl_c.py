@@ -1,4 +1,4 @@
-"""A Ctrl-C never strikes in the middle of a transaction."""
+"""A Ctrl-C never interrupts a transaction."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from pathlib import Path
 PROGRAM = """
 import os, signal, sys
 from backstay import Address, open_store
-from backstay.concurrency.ctrl_c import undisturbed
+from backstay.concurrency.ctrl_c import uninterrupted
 
 with open_store(sys.argv[1]) as store:
     session = store.create(owner="me").id
@@ -21,7 +21,7 @@ with open_store(sys.argv[1]) as store:
         return True
 
     try:
-        undisturbed(work)
+        uninterrupted(work)
     except KeyboardInterrupt:
         print("interrupted after", *done)
     print("pinned", store.pin(session, True, owner="me").pinned)

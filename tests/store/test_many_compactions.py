@@ -1,4 +1,4 @@
-"""A session that was compacted many times: everything stays readable, and opening it costs the same."""
+"""A session that was compacted many times: all messages stay readable, and opening it costs the same."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from backstay import Store, open_store
 from backstay.model import message
 from backstay.model.ids import SessionId
 from backstay.model.turn import Completed
-from benchmarks.census import counted
+from benchmarks.instruments.sqlite_counters import counted
 from tests.touching import touch
 
 ME = "me"
@@ -50,14 +50,14 @@ def compacted(tmp_path: Path) -> tuple[Path, SessionId]:
 
 
 def opening(path: Path, session: SessionId) -> int:
-    """How many steps SQLite takes to show the session and what it reads."""
-    with counted() as census, open_store(path) as store:
+    """The number of steps of SQLite to read the session and its messages."""
+    with counted() as counters, open_store(path) as store:
         # The store closes its writer last; under a VFS in Python, a connection that can only read cannot be the last.
         touch(store, session, owner=ME)
-        before = census.copy()
+        before = counters.copy()
         store.session(session, owner=ME)
         assert len(store.messages(session, owner=ME).messages) == 3
-        return census.since(before).steps
+        return counters.since(before).steps
 
 
 def test_after_fifty_compactions_a_session_opens_in_as_many_steps_as_after_one(
@@ -73,7 +73,7 @@ def test_after_fifty_compactions_a_session_opens_in_as_many_steps_as_after_one(
     assert opening(*compacted) == opening(once, young)
 
 
-def test_lineage_tells_the_whole_story_and_every_window_is_readable(compacted: tuple[Path, SessionId]) -> None:
+def test_the_lineage_has_every_window_and_each_is_readable(compacted: tuple[Path, SessionId]) -> None:
     path, session = compacted
     with open_store(path) as store:
         lineage = store.lineage(session, owner=ME)
@@ -86,7 +86,7 @@ def test_lineage_tells_the_whole_story_and_every_window_is_readable(compacted: t
     assert said >= {f"gist {number}" for number in range(TIMES)}
 
 
-def test_what_fifty_compactions_left_behind_is_still_found(compacted: tuple[Path, SessionId]) -> None:
+def test_text_compacted_fifty_times_is_still_found(compacted: tuple[Path, SessionId]) -> None:
     path, session = compacted
     with open_store(path) as store:
         found = [store.search(f"a{number}", owner=ME).hits for number in (0, 33, 98, 99)]
@@ -99,7 +99,7 @@ def test_undo_crosses_every_compaction_down_to_the_first_turn(compacted: tuple[P
     with open_store(path) as store:
         for number in range(2 * TIMES - 1, 0, -1):
             store.undo(session, owner=ME)
-            # A turn that was not kept is still there, in the summary that stands for it.
+            # A turn outside of the tail can still be undone, through the summary that replaced it.
             left = f"gist {number // 2}" if number % 2 else f"answer a{number - 1}"
             assert store.messages(session, owner=ME).messages[-1].text == left
         store.undo(session, owner=ME)

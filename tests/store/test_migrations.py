@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from backstay import Address, open_store
+from backstay.model import message
 from backstay.store.postgres.migrations import shipped as shipped_for_postgres
 from backstay.store.sqlite.migrations import shipped as shipped_for_sqlite
 from tests.databases import Place
@@ -30,7 +31,7 @@ def test_every_migration_has_a_number_of_its_own_and_none_is_missing(numbers: Se
     assert list(numbers) == list(range(1, len(numbers) + 1))
 
 
-def test_of_an_owners_requests_with_one_id_the_first_keeps_it(place: Place) -> None:
+def test_the_first_request_of_an_owner_keeps_a_repeated_id(place: Place) -> None:
     chats = [Address.chat("matrix", "dm", chat=name) for name in ("porch", "attic")]
     with open_store(place) as store:
         first, second = (
@@ -52,6 +53,42 @@ def test_of_an_owners_requests_with_one_id_the_first_keeps_it(place: Place) -> N
         assert store.submit(session, "hello", owner=ME, request_id="r1").turn.id == first.id
 
 
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize(("owners", "again"), [((ME,), 0), ((ME, "somebody else"), 2)])
+def test_a_search_finds_each_owners_texts_after_the_index_was_put_in_order(
+    place: Place, owners: Sequence[str], again: int
+) -> None:
+    with open_store(place) as store:
+        said = {owner: store.create(owner=owner).id for owner in owners}
+        for owner, session in said.items():
+            store.record(session, [message.user("a fox")], owner=owner)
+        store.index()
+    run_scripts(place, "DROP TABLE search_owners")
+
+    run_scripts(place, script_of(place, "search_owners"))
+
+    with open_store(place) as store:
+        assert store.index() == again, "an index of one owner is in order already"
+        for owner, session in said.items():
+            assert [hit.session for hit in store.search("fox", owner=owner).hits] == [session]
+
+
+def test_text_that_waits_counts_for_its_owner_after_the_upgrade(place: Place) -> None:
+    with open_store(place) as store:
+        session = store.create(owner=ME).id
+        store.record(session, [message.user("x" * 20_000)], owner=ME)
+        store.submit(session, "x" * 40_000, owner=ME)
+        store.rename(session, "A title", owner=ME)
+        store.save_draft(session, "x" * 20_000, owner=ME)
+        counted = store.usage(owner=ME)
+    run_scripts(place, "UPDATE sessions SET text_bytes = 20000", "UPDATE owner_totals SET blocks = 2")
+
+    run_scripts(place, script_of(place, "waiting_text"), script_of(place, "stored_text"))
+
+    with open_store(place) as store:
+        assert (store.usage(owner=ME), counted.stored_bytes) == (counted, 8 * (16 << 10))
+
+
 def script_of(place: Place, name: str) -> str:
     """The SQL of a migration, as it is shipped for this engine."""
     steps = shipped_for_sqlite() if isinstance(place, Path) else shipped_for_postgres()
@@ -59,7 +96,7 @@ def script_of(place: Place, name: str) -> str:
 
 
 def run_scripts(place: Place, *scripts: str) -> None:
-    """Run SQL in a closed store, behind its back."""
+    """Run SQL directly in a closed store."""
     if isinstance(place, Path):
         connection = apsw.Connection(str(place))
         for script in scripts:

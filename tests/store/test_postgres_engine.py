@@ -1,4 +1,4 @@
-"""What only a server can do to a store: commits that become visible out of order, and databases that are not ours."""
+"""Effects of a database server on a store: commits that become visible out of order, and foreign databases."""
 
 import os
 import threading
@@ -47,7 +47,7 @@ def open_with(url: str, steps: list[PostgresMigration], wait_seconds: float = 10
 # --- order ----------------------------------------------------------------------------------------------------------
 
 
-def test_who_follows_all_sessions_waits_for_an_event_that_commits_late(store: Store, empty_database: str) -> None:
+def test_a_follower_of_all_sessions_waits_for_an_event_that_commits_late(store: Store, empty_database: str) -> None:
     slow, quick = store.create(owner=ME).id, store.create(owner=ME).id
     start = store.feed(None, owner=ME).next
     with psycopg.connect(empty_database) as obstacle, ThreadPoolExecutor(1) as thread:
@@ -117,7 +117,7 @@ def _wait_until_somebody_waits(url: str) -> None:
     raise AssertionError("nobody waits for the lock")
 
 
-# --- who was here ---------------------------------------------------------------------------------------------------
+# --- registered workers ---------------------------------------------------------------------------------------------
 
 
 def test_a_worker_silent_for_two_days_is_forgotten_unless_it_holds_a_session(empty_database: str) -> None:
@@ -146,7 +146,7 @@ def test_a_worker_silent_for_two_days_is_forgotten_unless_it_holds_a_session(emp
         assert keeper.about().workers == 0
 
 
-def test_a_mark_is_forgotten_when_nobody_can_ask_for_it_any_more(store: Store, empty_database: str) -> None:
+def test_a_transaction_mark_is_deleted_when_it_can_no_longer_be_needed(store: Store, empty_database: str) -> None:
     session = store.create(owner=ME).id
     with psycopg.connect(empty_database, autocommit=True) as connection:
         connection.execute("INSERT INTO commits (writer, number, at) VALUES ('wrk_dead.1', 7, 0)")
@@ -159,7 +159,7 @@ def test_a_mark_is_forgotten_when_nobody_can_ask_for_it_any_more(store: Store, e
     assert touch(store, session, owner=ME).activity == 1
 
 
-# --- whose it is ----------------------------------------------------------------------------------------------------
+# --- foreign databases ----------------------------------------------------------------------------------------------
 
 
 def test_a_database_of_a_newer_version_is_refused_and_left_alone(database: str) -> None:
@@ -182,9 +182,9 @@ def test_a_database_is_brought_to_the_newest_schema(database: str) -> None:
 
 def test_a_migration_may_take_longer_than_any_verb(database: str) -> None:
     open_with(database, list(shipped())).close()
-    slow = PostgresMigration(shipped()[-1].number + 1, "slow.sql", "SELECT pg_sleep(1.5)")
+    slow = PostgresMigration(shipped()[-1].number + 1, "slow.sql", "SELECT pg_sleep(4)")
 
-    open_with(database, [*shipped(), slow], wait_seconds=0.4).close()
+    open_with(database, [*shipped(), slow], wait_seconds=3.0).close()
 
     with psycopg.connect(database) as connection:
         newest = connection.execute("SELECT max(number) FROM backstay_schema").fetchone()
@@ -213,7 +213,7 @@ def test_a_database_of_another_program_is_refused_and_left_alone(database: str) 
     assert tables == [("sessions",)]
 
 
-def test_other_tables_in_the_same_database_disturb_nobody(database: str) -> None:
+def test_other_tables_in_the_same_database_have_no_effect(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE invoices (theirs text)")
 
@@ -221,15 +221,15 @@ def test_other_tables_in_the_same_database_disturb_nobody(database: str) -> None
         assert store.create(owner=ME).state == "open"
 
 
-# --- how long is waited ---------------------------------------------------------------------------------------------
+# --- timeouts -------------------------------------------------------------------------------------------------------
 
 
-def test_who_would_wait_for_longer_than_the_server_can_count_is_served(empty_database: str) -> None:
+def test_a_wait_longer_than_the_server_supports_is_accepted(empty_database: str) -> None:
     with open_store(empty_database, wait_seconds=30 * DAY) as store:
         assert store.create(owner=ME).state == "open"
 
 
-# --- what is said ---------------------------------------------------------------------------------------------------
+# --- error messages -------------------------------------------------------------------------------------------------
 
 
 def test_a_password_is_never_shown(empty_database: str) -> None:
@@ -265,11 +265,11 @@ def test_a_password_is_never_shown(empty_database: str) -> None:
         "password=hunter2 host=localhost",
     ],
 )
-def test_a_url_that_is_written_wrongly_tells_nobody_its_password(
+def test_an_invalid_url_does_not_reveal_its_password(
     url: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    # Some of it was right once: an older libpq connects, to where there is nobody.
+    # Partly valid URLs: an older libpq connects, to a port without a server.
     with pytest.raises((ConfigError, StoreUnavailable)) as refused:
         open_store(url)
 
@@ -286,7 +286,7 @@ def test_no_secret_of_a_url_is_shown(secret: str) -> None:
 
 
 def _shown(url: str) -> str:
-    """What is shown of a URL, or said by an older libpq that does not know all of it."""
+    """The displayed form of a URL, or the error of an older libpq that does not support all of it."""
     try:
         return ConnectionTarget(url).shown
     except ConfigError as unknown:
@@ -309,7 +309,7 @@ def test_a_handle_that_was_opened_before_a_fork_is_refused_in_the_child(empty_da
 
 
 def use_after_fork(url: str, pipe: "Connection[Any, Any]") -> None:
-    """Fork with an open store; tell what the child met, and what the parent can still do."""
+    """Fork with an open store; returns the errors of the child, and what the parent can still do."""
     with open_store(url) as store:
         session = store.create(owner=ME).id
         reading, writing = os.pipe()

@@ -1,4 +1,4 @@
-"""Rows are decoded by the names of their columns, and a name that does not fit is refused before any row is read."""
+"""Rows are decoded by the names of their columns, and a name that does not match is rejected before any row is read."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -55,7 +55,7 @@ class _OneRow:
         return ("ses_1", 3, "chat://matrix/dm/1")
 
 
-def test_a_column_becomes_the_field_of_its_name_wherever_it_stands() -> None:
+def test_a_column_becomes_the_field_of_its_name_in_any_order() -> None:
     found = Rows("address", Reversed).one(_OneRow(), owner="me", key=b"")  # type: ignore[arg-type]  # reads one row
 
     assert found == Reversed(spelling="chat://matrix/dm/1", generation=3, session="ses_1")

@@ -27,7 +27,7 @@ T = TypeVar("T")
 ME = "me"
 # A statement that reads session rows and never locks them, as a careless verb might.
 UNLOCKED = Rows("sessions_between", LockedRow)
-ROW_WRITES = {"write_session_row", "write_holder_columns"}
+ROW_WRITES = {"write_session_row", "write_holder_columns", "write_append_columns"}
 
 
 def without_a_lock(tx: Transaction, session: SessionId) -> SessionScope:
@@ -163,7 +163,7 @@ def test_the_holder_of_a_session_is_stored(engine: SqliteEngine, session: Sessio
 
     found = engine.read(lambda tx: find(tx, session, ME))
     assert (found.holder, found.running, found.lease_until) == (engine.worker, "trn_1", 7)
-    # What is never changed in a scope: who and where the session is, and its place in the list, which follows the rest.
+    # The columns that a scope never changes: identity and origin, and the position in the list, which follows.
     fixed = {"id", "owner", "family", "place", "source", "created_at", "active_at"}
     assert {*LockedRow.__struct_fields__} == {*CHANGES, "holder", "running", "lease_until"} | fixed
 
@@ -190,9 +190,9 @@ class Statements:
         class Noting(SqliteTransaction):
             names = self.names
 
-            def run(self, query: str, /, **parameters: Parameter) -> int:
+            def run(self, query: str, /, **parameters: Parameter) -> None:
                 self.names.append(query)
-                return super().run(query, **parameters)
+                super().run(query, **parameters)
 
         def noted(tx: Transaction) -> T:
             assert isinstance(tx, SqliteTransaction)

@@ -1,6 +1,6 @@
-"""Any verbs in any order, by several holders that come and go: the store tells the same story as plain lists do.
+"""Any verbs in any order, by several holders that open and close: the store matches a model of plain lists.
 
-`BACKSTAY_HYPOTHESIS=deep` looks for longer.
+`BACKSTAY_HYPOTHESIS=deep` searches longer.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,12 +47,12 @@ bodies = st.lists(st.sampled_from(["text", "text", "text", "usage", "call", "ret
 outcomes: st.SearchStrategy[Outcome] = st.sampled_from(["completed", "completed", "cancelled", "failed", "interrupted"])
 expected = st.sampled_from([None, None, 0, -1])
 ttls = st.sampled_from([None, None, None, Ttl(idle=200), Ttl(absolute=300), Ttl(idle=100, absolute=150)])
-# What happened since the last step and nobody has noticed yet.
+# Changes since the last step that no process has noticed yet.
 meanwhile = st.sampled_from(["nothing"] * 8 + ["the lease lapses", "a holder dies"])
 
 
 class Sessions(RuleBasedStateMachine):
-    """Every rule does one verb to both stores; then everything that can be seen is compared."""
+    """Every rule runs one verb on both stores; then everything visible is compared."""
 
     def __init__(self, place: Place) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class Sessions(RuleBasedStateMachine):
         return among[pick % len(among)] if among else None
 
     def idle(self, session: PlainSession) -> bool:
-        """Whether something was said and nothing runs or waits."""
+        """Whether there is a message, and no turn runs or waits."""
         busy = session.running is not None or bool(session.queue)
         return bool(session.messages) and not busy and session.standing(self.clock.now()) == "open"
 
@@ -94,7 +94,7 @@ class Sessions(RuleBasedStateMachine):
         turns = [session.running for session in self.plain.sessions if session.running is not None]
         return turns[pick % len(turns)]
 
-    def somebody_speaks(self) -> bool:
+    def session_is_busy(self) -> bool:
         return any(session.running is not None for session in self.plain.sessions)
 
     def turn(self, pick: int) -> PlainTurn | None:
@@ -114,19 +114,19 @@ class Sessions(RuleBasedStateMachine):
         elif happened == "a holder dies":
             self.two.kill(pick % HANDLES)
 
-    # --- saying -----------------------------------------------------------------------------------------------------
+    # --- content ----------------------------------------------------------------------------------------------------
 
     def word(self) -> str:
-        """A word that was never said before."""
+        """A word that was never used before."""
         self.words += 1
         return f"w{self.words}"
 
     def answer(self, kinds: Sequence[str], turn: PlainTurn) -> tuple[list[Step], list[Body]]:
-        """What an agent says, as the plain store and as the real one take it."""
+        """The output of an agent, in the form of the plain store and in that of the real one."""
         steps: list[Step] = []
         spoken: list[Body] = []
-        returned = [word for kind, word in turn.story if kind == "return"]
-        calls = [word for kind, word in turn.story if kind == "call" and word not in returned]
+        returned = [word for kind, word in turn.steps_taken if kind == "return"]
+        calls = [word for kind, word in turn.steps_taken if kind == "call" and word not in returned]
         for kind in kinds:
             if kind == "text":
                 steps.append(("text", self.word()))
@@ -144,7 +144,7 @@ class Sessions(RuleBasedStateMachine):
         return steps, spoken
 
     def finished(self, shape: Sequence[str]) -> tuple[Finished, list[NewMessage]]:
-        """Finished messages, as the plain store and as the real one take them."""
+        """Finished messages, in the form of the plain store and in that of the real one."""
         plain: Finished = []
         real: list[NewMessage] = []
         for kind in shape:
@@ -162,7 +162,7 @@ class Sessions(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        """Nothing is interesting in an empty store."""
+        """Create the first session: an empty store has nothing to test."""
         for owner, address in (("ada", "kitchen"), ("ada", "porch"), ("bob", "kitchen")):
             self.resolve(handle=0, owner=owner, address=address, ttl=None, happened="nothing", pick=0)
         for pick in (1, 2, 3):
@@ -351,7 +351,7 @@ class Sessions(RuleBasedStateMachine):
             self.two.opened(self.plain.claim(agents, oldest[proof.session], store.worker), proof)
 
     @rule(pick=picks, kinds=bodies, take=st.booleans(), late=st.sampled_from([False, False, False, True]))
-    @precondition(lambda self: self.somebody_speaks())
+    @precondition(lambda self: self.session_is_busy())
     def checkpoint(self, pick: int, kinds: list[str], take: bool, late: bool) -> None:
         self.since("the lease lapses" if late else "nothing", pick)
         turn = self.speaker(pick)
@@ -365,7 +365,7 @@ class Sessions(RuleBasedStateMachine):
         assert answer.inbox.cancel == turn.cancelling
 
     @rule(pick=picks)
-    @precondition(lambda self: self.somebody_speaks())
+    @precondition(lambda self: self.session_is_busy())
     def renew(self, pick: int) -> None:
         turn = self.speaker(pick)
         self.plain.renew(turn)
@@ -374,7 +374,7 @@ class Sessions(RuleBasedStateMachine):
     @rule(
         pick=picks, outcome=outcomes, kinds=bodies, agents=served, compact=st.sampled_from([False, False, False, True])
     )
-    @precondition(lambda self: self.somebody_speaks())
+    @precondition(lambda self: self.session_is_busy())
     def finish(self, pick: int, outcome: Outcome, kinds: list[str], agents: Sequence[str], compact: bool) -> None:
         turn = self.speaker(pick)
         store, proof = self.two.holder(turn), self.two.proofs[turn]
@@ -539,7 +539,7 @@ class Sessions(RuleBasedStateMachine):
             assert answers[0] == answers[1].won
 
     @rule(pick=picks, keep=st.integers(0, 8))
-    @precondition(lambda self: self.somebody_speaks())
+    @precondition(lambda self: self.session_is_busy())
     def rotate_within_a_turn(self, pick: int, keep: int) -> None:
         turn = self.speaker(pick)
         session, summary, proof = turn.session, [self.word()], self.two.proofs[turn]
@@ -575,7 +575,7 @@ class Sessions(RuleBasedStateMachine):
         session = self.unforked(pick)
         assert session is not None
         if agent is not None:
-            # What waits in a document is what makes it interesting.
+            # Documents with waiting turns are the interesting ones.
             words, whose = [self.word()], session.owner
             self.send(handle, session, words, owner=whose, agent=agent, if_busy=if_busy, start=False, request=None)
         self.two.adopt(handle, session, owner, addresses=addresses)
@@ -627,7 +627,7 @@ def _write(store: Store, proof: OpenTurn, verb: str) -> None:
         store.rotate(proof.session, late, owner=proof.owner, parent=proof.window, keep_from=1, turn=proof)
 
 
-def test_any_verbs_in_any_order_tell_the_same_story_as_plain_lists(places: Places) -> None:
+def test_any_sequence_of_verbs_matches_a_model_of_plain_lists(places: Places) -> None:
     run_state_machine_as_test(
         lambda: Sessions(places.fresh()),  # type: ignore[arg-type]  # any factory will do
         settings=settings(

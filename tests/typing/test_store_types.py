@@ -1,4 +1,4 @@
-"""A type checker sees through the seam between store, runtime and server: misuse is an error, use is not."""
+"""A type checker sees through the seam between store, runtime and server: misuse is an error, correct use is not."""
 
 import os
 import re
@@ -6,18 +6,21 @@ from pathlib import Path
 
 import pytest
 
-# The oldest supported dependencies are tried without a type checker.
+# The oldest supported dependencies are tested without a type checker.
 api = pytest.importorskip("mypy.api")
 
 SOURCES = Path(__file__).parents[2] / "src"
 
 IMPORTS = """\
+from functools import partial
+
 from backstay import Store
 from backstay.model.ids import SessionId, TurnId
 from backstay.model.session import SessionInfo
 from backstay.runtime.async_store import AsyncStore
 from backstay.runtime.blocking import BlockingApp, BlockingSession
 from backstay.runtime.owner_sessions import OwnerSessions
+from backstay.runtime.task_supervisor import TaskSupervisor
 from backstay.store import commands
 from backstay.store.commands import Read, Write
 """
@@ -28,6 +31,7 @@ async def use_{number}(
     store: Store,
     far: AsyncStore,
     owned: OwnerSessions,
+    supervisor: TaskSupervisor,
     app: BlockingApp,
     blocking: BlockingSession,
     session: SessionId,
@@ -53,6 +57,14 @@ MISUSES = {
     "a turn for a session": ("store.session(turn, owner='me')", "arg-type"),
     "wrong arguments of an operation of several transactions": ("await far.call(Store.fold, newer_than=1)", "call-arg"),
     "a method of something else": ("await far.call(str.upper)", "arg-type"),
+    "an unknown argument of an input": (
+        "await supervisor.accept('me', partial(commands.submit, session, 'hi', owner='me', agnt='x'))",
+        "call-arg",
+    ),
+    "a command that accepts no input": (
+        "await supervisor.accept('me', partial(commands.session, session, owner='me'))",
+        "arg-type",
+    ),
     "an unknown argument of a blocking method": ("blocking.send('hello', agnt='x')", "call-arg"),
     "the async result of a blocking method": ("await blocking.undo()", "misc"),
     "a blocking iterator that is not one": ("numbers: int = next(app.follow())", "assignment"),
@@ -66,13 +78,14 @@ USES = {
     "an operation of several transactions": "rows: int = await far.call(Store.fold, older_than=1)",
     "a blocking method": "row: SessionInfo = blocking.rename('a title')",
     "a chain of blocking methods": "said: str = app.session().send('hello').id",
+    "an input": "await supervisor.accept('me', partial(commands.submit, session, 'hi', owner='me'))",
     "a command that is kept": "kept: Write[SessionInfo] | Read[SessionInfo] = commands.create(owner='me')",
 }
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What mypy finds in a function with each of the statements; one run for all of them."""
+    """The errors of mypy in a function with each of the statements; one run for all of them."""
     folder = tmp_path_factory.mktemp("typing")
     statements = {**{name: statement for name, (statement, _) in MISUSES.items()}, **USES}
     text, lines = IMPORTS, {}

@@ -1,4 +1,4 @@
-"""A tab of a real browser: what a person does in it, and what they see. It waits for what is seen, never for time."""
+"""A tab of a real browser: actions and visible results. It waits for visible changes, never for time."""
 
 from types import TracebackType
 from typing import Self
@@ -6,20 +6,20 @@ from typing import Self
 import httpx2
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Locator, Page, expect
 
-# What works takes a hundredth of it.
+# A working page needs a hundredth of it.
 PATIENCE = 60_000
 expect.set_options(timeout=PATIENCE)
 
-# A browser says so itself when a server cannot be reached, has refused, or was cut off; the page shows it.
+# The browser itself logs when a server is unreachable, rejects a request or closes a connection; the page shows it.
 NETWORK = ("Failed to load resource", "net::", "EventSource's response has a MIME type")
 
-# What the policy had to stop should not have been tried.
+# Nothing may be tried that the policy has to block.
 POLICY = """addEventListener("securitypolicyviolation", ({ violatedDirective, blockedURI, sample }) =>
   console.error("against the policy:", violatedDirective, blockedURI, sample))"""
 
 
 class Person:
-    """Somebody at a browser that is signed in; with as many tabs as they open."""
+    """A user at a signed-in browser, with any number of tabs."""
 
     def __init__(
         self, browser: Browser, client: httpx2.Client, *, phone: bool = False, dark: bool = False, still: bool = True
@@ -56,7 +56,7 @@ class Person:
 
     def sign_in(self) -> None:
         """Sign the browser in, again if need be."""
-        # What the page behind a link does, without drawing it.
+        # The request of the sign-in page, without the page.
         code = self.client.post("/api/links").json()["path"].partition("#")[2]
         answer = self._context.request.post(f"{self._root}/api/login", data={"code": code})
         assert answer.ok, answer.text()
@@ -101,7 +101,7 @@ class Tab:
 
     @property
     def who(self) -> Locator:
-        """Where it is chosen who shall answer."""
+        """The choice of the agent that answers."""
         return self.page.get_by_role("combobox", name="Agent for this message")
 
     @property
@@ -121,13 +121,13 @@ class Tab:
         return self.page.get_by_role("list", name="Waiting messages").get_by_role("listitem")
 
     def say(self, text: str) -> None:
-        """Write something and send it, when what was sent before is accepted."""
+        """Type a message and send it, once the previous one is accepted."""
         expect(self.page.locator(".sending")).to_be_empty()
         self.message.fill(text)
         self.message.press("Enter")
 
     def ask(self, text: str) -> None:
-        """Say something and wait until it is answered."""
+        """Send a message and wait until it is answered."""
         count = self.turns.count()
         self.say(text)
         expect(self.turns).to_have_count(count + 1)
@@ -137,10 +137,10 @@ class Tab:
         return self.page.get_by_role("button", name=name, exact=True)
 
     def choose(self, item: str) -> None:
-        """Something from the session's menu."""
+        """Choose an entry of the session's menu."""
         self.button("More").click()
         self.page.get_by_role("menuitem", name=item).click()
 
-    def story(self) -> str:
+    def transcript(self) -> str:
         """Everything the conversation shows, as text."""
         return self.page.locator(".messages").inner_text()

@@ -1,4 +1,4 @@
-"""A browser, if there is one, and a server whose agents the tests can lead."""
+"""A browser, if there is one, and a server whose agents the tests control."""
 
 import shutil
 from collections.abc import Iterator
@@ -38,13 +38,13 @@ def server(place: Place) -> Iterator[RunningServer]:
 
 @pytest.fixture
 def client(server: RunningServer) -> Iterator[httpx2.Client]:
-    """A program that may ask it."""
+    """A program with a token of the server."""
     with server.client() as client:
         yield client
 
 
 @pytest.fixture
 def person(browser: Browser, client: httpx2.Client) -> Iterator[Person]:
-    """Somebody at a desk."""
+    """A user at a desktop browser."""
     with Person(browser, client) as person:
         yield person

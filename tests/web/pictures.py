@@ -1,4 +1,4 @@
-"""The pictures in docs/pictures: taken of a real server in a demonstration, so that they show what there is."""
+"""The pictures in docs/pictures: screenshots of a real server in a demonstration."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +30,7 @@ async def insist(ask, attempts=5):
 
 
 def main() -> None:
-    """Take them all."""
+    """Take all pictures."""
     TO.mkdir(exist_ok=True)
     with (
         TemporaryDirectory() as folder,
@@ -51,7 +51,7 @@ def main() -> None:
 def take(
     browser: Browser, client: httpx2.Client, session: str, name: str, act: Callable[[Tab], None], **how: bool
 ) -> None:
-    """One picture, of what somebody sees after they have done this."""
+    """One picture, after these actions."""
     with Person(browser, client, **how) as person:
         tab = person.tab(session)
         act(tab)
@@ -101,13 +101,13 @@ def look_at_an_answer(tab: Tab) -> None:
 
 
 def look_at_the_lineage(tab: Tab) -> None:
-    """What became of it."""
+    """Open the lineage."""
     tab.button("Lineage").click()
     expect(tab.page.locator(".node.now")).to_be_attached()
 
 
 def watch_it_crash(tab: Tab) -> None:
-    """The server is killed in the middle of an answer, and comes back."""
+    """Kill the server in the middle of an answer, and wait for its restart."""
     tab.page.get_by_role("button", name="Crash the server and watch").click()
     expect(tab.page.locator(".banner.recovered")).to_contain_text("One answer was interrupted")
 

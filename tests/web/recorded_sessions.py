@@ -1,4 +1,4 @@
-"""Stories recorded from a real server: everything that can happen in a session, with a chapter read at many moments."""
+"""Sessions recorded from a real server: everything that can happen in one, with snapshots at many moments."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,75 +17,75 @@ ME = "local"
 
 
 class Recording:
-    """One session, and the chapters that were read of it."""
+    """One session, and its snapshots."""
 
     def __init__(self, server: RunningServer, client: httpx2.Client) -> None:
         self._house, self.client = server, client
         self.session = SessionId(new_session(client))
         self.database = server.settings.db
-        self.chapters: list[JsonObject] = []
+        self.snapshots: list[JsonObject] = []
         self.look()
 
     def look(self) -> JsonObject:
-        """Read the chapter as it is now."""
+        """Read a snapshot now."""
         snapshot = self.page(last=1000)
-        if not self.chapters or self.chapters[-1]["session"]["last_event"] < snapshot["session"]["last_event"]:
-            self.chapters.append(snapshot)
+        if not self.snapshots or self.snapshots[-1]["session"]["last_event"] < snapshot["session"]["last_event"]:
+            self.snapshots.append(snapshot)
         return snapshot
 
     def page(self, **query: str | int) -> JsonObject:
-        """A chapter, from where it is asked for."""
+        """A snapshot from this position."""
         found: JsonObject = self.client.get(f"/api/sessions/{self.session}/snapshot", params=query).json()
         return found
 
     def ask(self, text: str, **more: Any) -> str:
-        """Say something and look as often as possible until it is answered."""
+        """Send a message, and read snapshots as often as possible until it is answered."""
         turn = accepted(self.client, self.session, text, **more)
         self.watch(lambda: self.look()["session"]["running"] is None)
         return turn
 
     def say(self, text: str, **more: Any) -> str:
-        """Say something and do not wait."""
+        """Send a message and do not wait."""
         turn = accepted(self.client, self.session, text, **more)
         self.look()
         return turn
 
     def watch(self, over: Callable[[], bool]) -> None:
-        """Look again and again until it is so."""
+        """Read snapshots until the condition holds."""
         until(over, "the turn ended")
 
     def post(self, path: str, **more: Any) -> JsonObject:
-        """Change something, and look."""
+        """Send a request, and read a snapshot."""
         answer = self.client.post(f"/api/{path}", **more)
         assert answer.status_code < 300, answer.text
         self.look()
         found: JsonObject = answer.json()
         return found
 
-    def told(self, name: str, size: int = 3) -> JsonObject:
-        """What there is to replay: the chapters, the whole log, and the session in small pages, newest first."""
+    def replay(self, name: str, size: int = 3) -> JsonObject:
+        """The recording to replay: the snapshots, the whole log, and the session in small pages, newest first."""
         self.look()
         pages = [self.page(last=size)]
         while pages[-1]["messages"] and pages[-1]["messages"][0]["position"]:
             first = pages[-1]["messages"][0]["position"]
             pages.append(self.page(last=size, before=first, window=pages[-1]["window"]))
         events = log_of(self._house, self.client, self.session)
-        return {"name": name, "chapters": self.chapters, "events": events, "pages": pages}
+        return {"name": name, "snapshots": self.snapshots, "events": events, "pages": pages}
 
 
 def a_plain_talk(recording: Recording) -> JsonObject:
-    """Words, thoughts, tools, failure, a long answer."""
+    """Text, thoughts, tools, a failure, a long answer."""
     recording.ask("hello")
     recording.ask("think of nothing in particular\ncalc 2+3*4\ntool clock\nusage")
     recording.ask("long 8")
     recording.ask("fail no network")
     recording.client.patch(f"/api/sessions/{recording.session}", json={"title": "Tea", "add_tags": ["x"]})
     recording.ask("calc 1/0\ncalc 1+1\nslow 5")
-    return recording.told("a plain talk")
+    return recording.replay("a plain talk")
 
 
 def a_crowded_talk(recording: Recording) -> JsonObject:
-    """A queue, steering, a cancelled turn, one that replaces, one that asks; messages from elsewhere."""
+    """A queue, steering, a cancelled turn, one that replaces, one that needs approval; recorded messages."""
     running = recording.say("a", agent="patient")
     until_said(recording.client, recording.session, "listening ")
     recording.look()
@@ -110,11 +110,11 @@ def a_crowded_talk(recording: Recording) -> JsonObject:
     recording.watch(lambda: recording.look()["session"]["running"] is None)
     said = [{"role": role, "parts": [{"type": "text", "text": f"{role} elsewhere"}]} for role in ("user", "assistant")]
     recording.post(f"sessions/{recording.session}/record", json={"messages": said})
-    return recording.told("a crowded talk")
+    return recording.replay("a crowded talk")
 
 
 def a_rewritten_talk(recording: Recording) -> JsonObject:
-    """Undo, redo, retry, edit: the window changes, and each time a chapter tells what stands there now."""
+    """Undo, redo, retry, edit: the window changes, and a snapshot shows the new one each time."""
     for text in ("one", "two", "three"):
         recording.ask(text)
     recording.post(f"sessions/{recording.session}/undo")
@@ -125,7 +125,7 @@ def a_rewritten_talk(recording: Recording) -> JsonObject:
     recording.post(f"sessions/{recording.session}/messages/{message}/edit", json={"text": "two, edited"})
     recording.watch(lambda: recording.look()["session"]["running"] is None)
     recording.ask("four")
-    return recording.told("a rewritten talk")
+    return recording.replay("a rewritten talk")
 
 
 def a_juggled_talk(recording: Recording) -> JsonObject:
@@ -151,11 +151,11 @@ def a_juggled_talk(recording: Recording) -> JsonObject:
             proof = store.checkpoint(proof, bodies, take_steering=True).open
             recording.look()
         store.finish(proof, Completed())
-    return recording.told("a juggled talk")
+    return recording.replay("a juggled talk")
 
 
 def a_resumed_talk(recording: Recording) -> JsonObject:
-    """A turn that is interrupted with calls of every kind, goes on, and makes them again."""
+    """A turn that is interrupted with calls of every kind, is resumed, and makes them again."""
     asking = ToolCall("c3", "mail", {"to": "kit"}, approval=True)
     with open_store(recording.database) as store:
         proof = store.submit(recording.session, "go", owner=ME, agent="elsewhere", start=True).opened
@@ -184,25 +184,25 @@ def a_resumed_talk(recording: Recording) -> JsonObject:
             proof = store.checkpoint(proof, [ToolResult(call.id, "done")]).open
             recording.look()
         store.finish(proof, Completed(), bodies=[Text("All done.")])
-    return recording.told("a resumed talk")
+    return recording.replay("a resumed talk")
 
 
 def an_imported_talk(recording: Recording) -> JsonObject:
-    """Turns that were imported are held; one is released, one edited and taken back."""
+    """Imported turns are held; one is released, one edited and withdrawn."""
     with open_store(recording.database) as store:
         for text in ("one", "two", "three"):
             store.submit(recording.session, text, owner=ME, agent="elsewhere")
     document = recording.client.get(f"/api/sessions/{recording.session}/export").content
     lines = {"content-type": "application/x-ndjson"}
     imported = recording.client.post("/api/imports", content=document, headers=lines).json()
-    recording.session, recording.chapters = SessionId(imported["session"]["id"]), []
+    recording.session, recording.snapshots = SessionId(imported["session"]["id"]), []
     recording.look()
     one, two, _ = imported["held"]
     recording.client.patch(f"/api/turns/{two}", json={"text": "two, edited"})
     recording.look()
     recording.post(f"turns/{one}/release")
     recording.client.delete(f"/api/turns/{two}")
-    return recording.told("an imported talk")
+    return recording.replay("an imported talk")
 
 
-STORIES = (a_plain_talk, a_crowded_talk, a_rewritten_talk, a_juggled_talk, a_resumed_talk, an_imported_talk)
+RECORDINGS = (a_plain_talk, a_crowded_talk, a_rewritten_talk, a_juggled_talk, a_resumed_talk, an_imported_talk)

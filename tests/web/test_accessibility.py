@@ -1,6 +1,6 @@
-"""How the page looks, how it is used without a mouse or without seeing it, and how heavy it is.
+"""Appearance of the page, its use with a keyboard or a screen reader, and its size.
 
-None of this depends on where sessions are stored: it is looked at once.
+None of this depends on the engine, so each test runs once.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,12 +18,12 @@ from tests.server.agents import patient
 from tests.server.api_calls import accepted, answered, new_session
 from tests.server.running_server import RunningServer, run_server
 from tests.web.browser_tab import Person, Tab
-from tests.web.hostile_agents import hostile
+from tests.web.hostile.hostile_agents import hostile
 
 AXE = Path(__file__).with_name("axe.min.js")
 MOST_BYTES = 150 * 1024
 LAZY = "/static/vendor/colours.js"
-# Dark or light, on a telephone or a desk; the first two show each of these once.
+# Dark or light, on a phone or a desktop; the first two cover each of these once.
 LOOKS = {
     "light-desk": (False, False),
     "dark-phone": (True, True),
@@ -44,13 +44,11 @@ def server(tmp_path: Path) -> Iterator[RunningServer]:
         yield server
 
 
-# --- for everybody --------------------------------------------------------------------------------------------------
+# --- accessibility --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("dark", "phone"), SHOWN.values(), ids=SHOWN)
-def test_nothing_serious_is_found_wanting_by_axe(
-    browser: Browser, client: httpx2.Client, dark: bool, phone: bool
-) -> None:
+def test_axe_finds_no_serious_problem(browser: Browser, client: httpx2.Client, dark: bool, phone: bool) -> None:
     session = a_session_with_everything(client)
     busy = a_busy_session(client)
     with Person(browser, client, dark=dark, phone=phone) as person:
@@ -92,7 +90,7 @@ def a_session_with_everything(client: httpx2.Client) -> str:
 
 
 def a_busy_session(client: httpx2.Client) -> str:
-    """An answer that goes on, and two messages that wait."""
+    """A running answer, and two waiting messages."""
     session = new_session(client)
     accepted(client, session, "a long story", agent="patient")
     for text in ("next", "then"):
@@ -101,7 +99,7 @@ def a_busy_session(client: httpx2.Client) -> str:
 
 
 def dialog(name: str, key: str) -> Callable[[Tab], None]:
-    """Opens a sheet with a key, from wherever the page is."""
+    """Opens a dialog with a key."""
 
     def show(tab: Tab) -> None:
         tab.page.keyboard.press("Escape")
@@ -113,7 +111,7 @@ def dialog(name: str, key: str) -> Callable[[Tab], None]:
 
 
 def found(tab: Tab) -> None:
-    """Something was searched for, and found."""
+    """A search with results."""
     dialog("Search", "Control+k")(tab)
     tab.page.get_by_role("combobox", name="Search").fill("hello")
     expect(tab.page.locator(".snippet").first).to_be_visible()
@@ -127,33 +125,33 @@ def tags(tab: Tab) -> None:
 
 
 def menu(tab: Tab) -> None:
-    """What can be done with a session."""
+    """The menu of a session."""
     tab.page.keyboard.press("Escape")
     tab.button("More").click()
     expect(tab.page.get_by_role("menu")).to_be_visible()
 
 
 def editing(tab: Tab) -> None:
-    """A message that is being written anew."""
+    """A message that is being edited."""
     tab.page.keyboard.press("Escape")
     tab.message.press("ArrowUp")
     expect(tab.page.get_by_role("textbox", name="Your message")).to_be_visible()
 
 
 def lineage(tab: Tab) -> None:
-    """The picture of what became of a session."""
+    """The lineage of a session."""
     tab.button("Lineage").click()
     expect(tab.page.locator(".graph")).to_be_visible()
 
 
 def before(tab: Tab) -> None:
-    """A look at what was summarised, with its banner."""
+    """The summarised messages, with their banner."""
     tab.button("Read the summarised messages").click()
     expect(tab.page.locator(".banner.past")).to_be_visible()
 
 
 def settings(tab: Tab) -> None:
-    """The settings; from the list, which a telephone shows first."""
+    """The settings; opened from the list, which a phone shows first."""
     tab.button("Back to now").click()
     narrow = tab.button("Show the list of sessions")
     if narrow.is_visible():
@@ -163,7 +161,7 @@ def settings(tab: Tab) -> None:
 
 
 def refused(tab: Tab) -> None:
-    """A notice, and a server that cannot be heard."""
+    """A notice, and an unreachable server."""
     tab.page.keyboard.press("Escape")
     tab.page.context.set_offline(True)
     expect(tab.page.locator(".banner.lost")).to_be_visible()
@@ -183,7 +181,7 @@ VIEWS = {
 
 
 def faults(tab: Tab) -> list[dict[str, Any]]:
-    """What axe finds, that matters."""
+    """The serious findings of axe."""
     if not tab.page.evaluate("typeof axe === 'object'"):
         tab.page.evaluate(AXE.read_text())
     found = tab.page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
@@ -194,29 +192,29 @@ def faults(tab: Tab) -> list[dict[str, Any]]:
     ]
 
 
-def test_a_screen_reader_is_told_of_an_answer_once_and_not_of_every_word(person: Person, client: httpx2.Client) -> None:
+def test_a_screen_reader_announces_an_answer_once_and_not_each_word(person: Person, client: httpx2.Client) -> None:
     session = new_session(client)
     tab = person.tab(session)
     tab.ask("first")
     tab.page.evaluate("""() => {
-        window.told = [];
+        window.announced = [];
         const watching = {childList: true, characterData: true, subtree: true};
         for (const region of document.querySelectorAll("[aria-live], [role=status], [role=alert], [role=log]")) {
-            new MutationObserver(() => window.told.push(region.textContent)).observe(region, watching);
+            new MutationObserver(() => window.announced.push(region.textContent)).observe(region, watching);
         }
     }""")
 
     tab.ask("slow 12")
 
     expect(tab.page.locator(".scroller [aria-live]")).to_contain_text("Answer: 1 of 12")
-    told = tab.page.evaluate("window.told")
-    assert len([words for words in told if "1 of 12" in words]) == 1, told
-    assert len(told) < 12, told
+    announced = tab.page.evaluate("window.announced")
+    assert len([words for words in announced if "1 of 12" in words]) == 1, announced
+    assert len(announced) < 12, announced
     assert tab.answers.locator("[aria-live]").count() == 0, "the words themselves are in no live region"
 
 
 @pytest.mark.parametrize("still", [True, False], ids=["still", "moving"])
-def test_nothing_moves_for_those_who_asked_for_that(browser: Browser, client: httpx2.Client, still: bool) -> None:
+def test_with_reduced_motion_nothing_moves(browser: Browser, client: httpx2.Client, still: bool) -> None:
     busy = a_busy_session(client)
     with Person(browser, client, still=still) as person:
         tab = person.tab(busy)
@@ -229,10 +227,10 @@ def test_nothing_moves_for_those_who_asked_for_that(browser: Browser, client: ht
         )
 
 
-# --- how heavy it is ------------------------------------------------------------------------------------------------
+# --- size -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_page_weighs_little_before_its_lazy_parts(person: Person, client: httpx2.Client) -> None:
+def test_the_web_ui_loads_little_before_its_lazy_parts(person: Person, client: httpx2.Client) -> None:
     session = new_session(client)
     asked: list[Request] = []
     tab = person.tab()
@@ -253,7 +251,7 @@ def test_the_page_weighs_little_before_its_lazy_parts(person: Person, client: ht
     assert whole > 2 * sum(sizes.values()), "it is weighed as it travels"
 
 
-def test_files_are_packed_known_by_what_they_hold_and_asked_for_once(client: httpx2.Client) -> None:
+def test_files_are_compressed_and_have_an_etag(client: httpx2.Client) -> None:
     first = client.get("/static/app/main.js")
     again = client.get("/static/app/main.js", headers={"if-none-match": first.headers["etag"]})
     plain = client.get("/static/app/main.js", headers={"accept-encoding": "identity"})

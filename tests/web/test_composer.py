@@ -1,6 +1,6 @@
-"""Hands at the composer and its neighbours: nothing that was written is lost, sent by accident, or sent elsewhere.
+"""The composer and its neighbours: no text is lost, sent by accident, or sent to another session.
 
-None of this depends on where sessions are stored: it is tried once.
+None of this depends on the engine, so each test runs once.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from tests.web.browser_tab import Person, Tab
 
 NOTE: FilePayload = {"name": "note.txt", "mimeType": "text/plain", "buffer": b"two sugars"}
 
-# What a browser tells of the Enter with which somebody chooses letters; the second is Safari's way.
+# The events of a browser for the Enter that confirms an input method; the second is Safari's.
 CHOOSING = ({"isComposing": True}, {"keyCode": 229})
 
 
@@ -31,7 +31,7 @@ def server(tmp_path: Path) -> Iterator[RunningServer]:
 
 
 def choose_letters(field: Locator) -> None:
-    """Press the Enter that ends the choice of letters, in every way that browsers tell of it."""
+    """Press the Enter that ends a composition, in every way that browsers report it."""
     for how in CHOOSING:
         press = (
             "(field, how) => field.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true, ...how }))"
@@ -43,17 +43,17 @@ def files(tab: Tab) -> Locator:
     return tab.page.get_by_role("list", name="Files").get_by_role("listitem")
 
 
-def test_a_draft_outlives_a_page_that_goes_away_at_once(person: Person, client: httpx2.Client) -> None:
+def test_a_draft_survives_a_page_that_is_closed_at_once(person: Person, client: httpx2.Client) -> None:
     session = new_session(client)
     tab = person.tab(session)
-    # The page reloads before its delay for saving drafts ends. The reload is a task of its own: a page that goes away
-    # within the call of `evaluate` may never send the result for which Playwright waits without a limit.
+    # The page reloads itself before its delay for saving drafts ends: both are timers of the page, so their order is
+    # certain. The text comes from the keyboard and not from `evaluate`: the result of a script in a page that goes away
+    # may never arrive, and Playwright waits for it without a limit.
     tab.page.evaluate("""() => {
-      const field = document.querySelector(".composer textarea");
-      field.value = "do not lose me";
-      field.dispatchEvent(new InputEvent("input", { bubbles: true }));
-      setTimeout(() => location.reload());
+      document.addEventListener("input", () => setTimeout(() => location.reload(), 50), { once: true });
     }""")
+    tab.message.focus()
+    tab.page.keyboard.insert_text("do not lose me")
 
     until(lambda: client.get(f"/api/sessions/{session}/marks").json()["draft"] == "do not lose me", "it is kept")
 
@@ -84,7 +84,7 @@ def test_a_file_goes_with_the_session_in_which_it_was_attached(person: Person, c
     expect(files(tab)).to_contain_text("note.txt")
 
 
-def test_what_is_said_anew_keeps_its_files(person: Person, client: httpx2.Client) -> None:
+def test_an_edited_message_keeps_its_files(person: Person, client: httpx2.Client) -> None:
     session = new_session(client)
     tab = person.tab(session)
     tab.page.get_by_label("Attach files").set_input_files(NOTE)
@@ -147,7 +147,7 @@ def test_a_file_that_is_dropped_beside_the_composer_is_attached(person: Person, 
     expect(files(tab)).to_contain_text("note.txt")
 
 
-def test_words_that_come_with_a_picture_of_them_are_pasted_as_words(person: Person, client: httpx2.Client) -> None:
+def test_text_copied_with_a_picture_of_it_is_pasted_as_text(person: Person, client: httpx2.Client) -> None:
     tab = person.tab(new_session(client))
     paste = """(field, words) => {
       const clipboardData = new DataTransfer();
@@ -203,7 +203,7 @@ def test_escape_closes_a_field_and_not_the_answer_behind_it(person: Person, clie
     tab.message.fill("/un")
     tab.message.press("Escape")
     expect(tab.page.get_by_role("listbox", name="Commands")).to_have_count(0)
-    # Requests are answered in order: had it been stopped, the server would know.
+    # Requests are answered in order, so a stop request would have arrived.
     tab.message.fill("still there?")
     until(lambda: client.get(f"/api/sessions/{session}/marks").json()["draft"] == "still there?", "the server heard us")
     turns = client.get(f"/api/sessions/{session}/snapshot").json()["turns"]
@@ -211,7 +211,7 @@ def test_escape_closes_a_field_and_not_the_answer_behind_it(person: Person, clie
     expect(tab.button("Stop the answer")).to_be_enabled()
 
 
-def test_how_one_message_is_said_is_not_how_the_next_is(person: Person, client: httpx2.Client) -> None:
+def test_the_send_mode_of_one_message_does_not_apply_to_the_next(person: Person, client: httpx2.Client) -> None:
     session = new_session(client)
     accepted(client, session, "a long story", agent="patient")
     tab = person.tab(session)
@@ -223,9 +223,9 @@ def test_how_one_message_is_said_is_not_how_the_next_is(person: Person, client: 
     expect(tab.page.get_by_role("radio", name="Queue")).to_be_checked()
 
 
-def test_a_file_arrives_over_a_line_that_is_cut(person: Person, client: httpx2.Client) -> None:
+def test_an_upload_completes_over_a_broken_connection(person: Person, client: httpx2.Client) -> None:
     tab = person.tab(new_session(client))
-    left = [2, 3]  # how often a line is cut while a piece is on its way, and while what it was is told
+    left = [2, 3]  # how often the connection breaks during a chunk, and during the look-up of its state
 
     def cut(route: Route) -> None:
         asked = route.request.method == "POST"

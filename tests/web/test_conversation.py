@@ -1,4 +1,4 @@
-"""The page in a real browser: what people do with it, and that what it shows is what happened."""
+"""The web UI in a real browser: the actions of users, and the display of the stored state."""
 
 from pathlib import Path
 
@@ -10,11 +10,11 @@ from tests.server.api_calls import accepted, answered, new_session, until
 from tests.server.running_server import RunningServer
 from tests.web.browser_tab import Person
 
-# The page sees HTTP only: the engine behind the server cannot matter to it.
+# The page uses HTTP only, so the engine behind the server cannot matter.
 pytestmark = pytest.mark.engines("sqlite")
 
 
-def test_a_newcomer_is_told_who_answers_and_sees_a_tool_run_when_they_allow_it(person: Person) -> None:
+def test_a_newcomer_sees_the_agent_and_a_tool_run_after_approval(person: Person) -> None:
     tab = person.tab()
 
     expect(tab.page.locator(".answers .badge")).to_have_text("scripted")
@@ -31,7 +31,7 @@ def test_a_newcomer_is_told_who_answers_and_sees_a_tool_run_when_they_allow_it(p
     expect(tab.last.locator(".who .badge")).to_have_text("scripted")
 
 
-def test_two_tabs_stay_in_step_and_the_list_tells_what_is_unread(person: Person, client: httpx2.Client) -> None:
+def test_two_tabs_stay_in_step_and_the_list_shows_unread_sessions(person: Person, client: httpx2.Client) -> None:
     session, another = new_session(client), new_session(client)
     one, two, elsewhere = person.tab(session), person.tab(session), person.tab(another)
 
@@ -39,14 +39,14 @@ def test_two_tabs_stay_in_step_and_the_list_tells_what_is_unread(person: Person,
 
     expect(two.last).to_contain_text("hello from the first tab")
     expect(two.last.locator(".tools")).to_be_attached()
-    assert one.story() == two.story()
+    assert one.transcript() == two.transcript()
     answered(client, session, "from a program")
     expect(one.turns).to_have_count(2)
     expect(two.turns).to_have_count(2)
     expect(elsewhere.page.locator(".session-row", has_text="hello from the first tab")).to_be_visible()
 
 
-def test_what_happens_elsewhere_is_unread_until_it_is_looked_at(person: Person, client: httpx2.Client) -> None:
+def test_a_session_changed_elsewhere_is_unread_until_it_is_opened(person: Person, client: httpx2.Client) -> None:
     session, here = new_session(client), new_session(client)
     tab = person.tab(here)
 
@@ -60,7 +60,7 @@ def test_what_happens_elsewhere_is_unread_until_it_is_looked_at(person: Person, 
     expect(tab.page.get_by_role("img", name="Failed or interrupted, unread")).to_have_count(0)
 
 
-def test_an_answer_is_stopped_and_what_it_said_is_kept(person: Person, client: httpx2.Client) -> None:
+def test_a_stopped_answer_keeps_its_output(person: Person, client: httpx2.Client) -> None:
     session = new_session(client)
     accepted(client, session, "a long story", agent="patient")
     tab = person.tab(session)
@@ -73,12 +73,12 @@ def test_an_answer_is_stopped_and_what_it_said_is_kept(person: Person, client: h
     expect(tab.button("Stop the answer")).to_have_count(0)
 
 
-def test_what_is_said_while_it_answers_waits_steers_or_replaces(person: Person, client: httpx2.Client) -> None:
+def test_a_message_during_an_answer_waits_steers_or_replaces(person: Person, client: httpx2.Client) -> None:
     session = new_session(client)
     accepted(client, session, "a long story", agent="patient")
     tab = person.tab(session)
     expect(tab.answers.last).to_contain_text("listening")
-    expect(tab.who).to_have_value("patient")  # Whoever was asked last goes on, unless somebody else is chosen.
+    expect(tab.who).to_have_value("patient")  # The agent that was asked last continues, unless another one is chosen.
     tab.who.select_option("default")
 
     tab.say("first in line")
@@ -147,7 +147,7 @@ def windows(client: httpx2.Client, session: str) -> list[str]:
     return [window["id"] for window in client.get(f"/api/sessions/{session}/lineage").json()["windows"]]
 
 
-def test_what_was_said_is_found_as_one_types_and_opened_where_it_stands(person: Person, client: httpx2.Client) -> None:
+def test_search_finds_text_while_typing_and_opens_it_in_its_place(person: Person, client: httpx2.Client) -> None:
     session, another = new_session(client), new_session(client)
     answered(client, session, "the walrus and the carpenter")
     for number in range(45):
@@ -224,7 +224,7 @@ def test_a_draft_and_a_file_are_kept_by_the_server(person: Person, client: httpx
     until(lambda: client.get(f"/api/sessions/{session}/marks").json()["draft"] == "", "the draft is gone")
 
 
-def test_the_list_is_filed_narrowed_and_as_long_as_need_be(person: Person, client: httpx2.Client) -> None:
+def test_the_list_can_be_organised_filtered_and_extended(person: Person, client: httpx2.Client) -> None:
     made = [new_session(client) for _ in range(130)]
     for number, session in enumerate(made):
         client.patch(f"/api/sessions/{session}", json={"title": f"Session {number}"})
@@ -280,7 +280,7 @@ def test_everything_can_be_done_with_the_keyboard(person: Person, client: httpx2
     expect(tab.button("Help")).to_be_focused()
 
 
-def test_it_works_on_a_telephone(browser: Browser, client: httpx2.Client) -> None:
+def test_the_web_ui_works_on_a_phone(browser: Browser, client: httpx2.Client) -> None:
     session = new_session(client)
     client.patch(f"/api/sessions/{session}", json={"title": "Kitchen"})
     with Person(browser, client, phone=True) as person:
@@ -294,7 +294,7 @@ def test_it_works_on_a_telephone(browser: Browser, client: httpx2.Client) -> Non
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_settings_say_who_answers_and_why_and_change_the_theme(person: Person, theme: str) -> None:
+def test_settings_show_the_selected_agent_and_change_the_theme(person: Person, theme: str) -> None:
     tab = person.tab()
     tab.page.get_by_role("button", name="default, patient").click()
     sheet = tab.page.get_by_role("dialog", name="Settings")

@@ -1,6 +1,6 @@
-"""What a reader sees: names, times, sentences and letters as they are meant, with nothing in front of them.
+"""The display: names, times, sentences and characters as intended, without overlaps.
 
-None of this depends on where sessions are stored: it is looked at once.
+None of this depends on the engine, so each test runs once.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ TABLE = """| what | how many | of which |
 """
 ARABIC = "مرحبا بالعالم"
 
-# How far the words of an element stand from its two sides.
+# The distances of an element's text from its two sides.
 SIDES = """element => {
   const words = new Range();
   words.selectNodeContents(element);
@@ -36,7 +36,7 @@ SIDES = """element => {
 }"""
 
 
-# On how many lines its words stand.
+# The number of lines of its text.
 LINES = """element => {
   const words = new Range();
   words.selectNodeContents(element);
@@ -52,7 +52,7 @@ def server(tmp_path: Path) -> Iterator[RunningServer]:
 
 
 def box(found: Locator) -> FloatRect:
-    """Where it stands."""
+    """Its position."""
     place = found.bounding_box()
     assert place is not None
     return place
@@ -90,7 +90,7 @@ def test_nothing_lies_over_the_composer_or_breaks_its_lines(
             assert box(notice)["y"] + box(notice)["height"] < box(tab.page.locator(".composer"))["y"]
 
 
-def test_however_much_waits_the_conversation_is_seen(browser: Browser, client: httpx2.Client) -> None:
+def test_a_long_queue_does_not_hide_the_conversation(browser: Browser, client: httpx2.Client) -> None:
     session = new_session(client)
     accepted(client, session, "launch it", agent="careful")
     for place in range(15):
@@ -103,7 +103,7 @@ def test_however_much_waits_the_conversation_is_seen(browser: Browser, client: h
         assert box(tab.page.locator(".scroller"))["height"] > box(tab.page.locator(".queue"))["height"]
 
 
-def test_words_run_from_the_side_from_which_they_are_read(person: Person, client: httpx2.Client) -> None:
+def test_text_follows_its_own_direction(person: Person, client: httpx2.Client) -> None:
     session = new_session(client)
     answered(client, session, f"{ARABIC}\n\nhello\n\n- {ARABIC}", agent="spelling")
     tab = person.tab(session)
@@ -117,21 +117,19 @@ def test_words_run_from_the_side_from_which_they_are_read(person: Person, client
     expect(tab.message).to_have_css("unicode-bidi", "plaintext")
 
 
-def test_numbers_stand_in_columns_and_boxes_are_boxes(person: Person, client: httpx2.Client) -> None:
+def test_numbers_are_aligned_and_task_lists_have_check_boxes(person: Person, client: httpx2.Client) -> None:
     session = new_session(client)
     answered(client, session, TABLE, agent="spelling")
     tab = person.tab(session)
     left, right = tab.last.locator("td").nth(1).evaluate(SIDES)
     assert left > right
     expect(tab.last.locator("li")).to_have_text(["☐ to do", "☑ done"])
-    # However narrow the page is, a word is whole.
+    # Words are not broken, however narrow the page is.
     tab.page.set_viewport_size({"width": 320, "height": 600})
     assert tab.last.locator("td").first.evaluate(LINES) == 1
 
 
-def test_a_session_without_a_name_is_called_by_words_and_not_by_their_marks(
-    person: Person, client: httpx2.Client
-) -> None:
+def test_the_default_title_of_a_session_has_no_markdown(person: Person, client: httpx2.Client) -> None:
     session = new_session(client)
     answered(client, session, "# Three **things** matter", agent="spelling")
     tab = person.tab(session)
@@ -139,22 +137,22 @@ def test_a_session_without_a_name_is_called_by_words_and_not_by_their_marks(
     expect(tab.page.locator(".session-row")).to_contain_text("Three things matter")
 
 
-def test_what_was_refused_and_what_failed_are_told_in_whole_sentences(person: Person, client: httpx2.Client) -> None:
+def test_rejections_and_failures_are_shown_in_whole_sentences(person: Person, client: httpx2.Client) -> None:
     session = new_session(client)
     accepted(client, session, "launch it", agent="careful")
     tab = person.tab(session)
-    # Who is asked sees what is asked for.
+    # The request for approval shows the arguments.
     expect(tab.last.locator(".fold-body")).to_contain_text("the moon")
     tab.button("Deny").click()
     expect(tab.last.locator(".fold-state")).to_have_text("denied")
-    expect(tab.last.locator(".ending")).to_contain_text("or find another way.)")
+    expect(tab.last.locator(".ending")).to_contain_text("Tell the person, or find another way.")
     expect(tab.last.locator(".ending")).not_to_contain_text(").")
 
     tab.go("ses_01zzzzzzzzzzzzzzzzzzzzzzzz")
     expect(tab.page.locator(".welcome p").first).to_contain_text(". ")
 
 
-def test_what_could_not_be_done_is_told_in_words_and_on_top(person: Person, client: httpx2.Client) -> None:
+def test_errors_are_shown_in_words_and_above_other_layers(person: Person, client: httpx2.Client) -> None:
     session = new_session(client)
     tab = person.tab(session)
     notice = tab.page.locator(".notice")
@@ -172,7 +170,7 @@ def test_what_could_not_be_done_is_told_in_words_and_on_top(person: Person, clie
         {"name": "tea.json", "mimeType": "application/json", "buffer": b"two sugars"}
     )
     expect(notice).to_contain_text("The file tea.json is not an exported session.")
-    # It lies over the sheet: it can be clicked.
+    # It is above the dialog, so it can be clicked.
     notice.get_by_role("button").click()
     expect(notice).to_have_count(0)
     expect(tab.page.get_by_role("dialog")).to_be_visible()
@@ -199,11 +197,11 @@ def test_times_in_the_list_go_on_while_nothing_happens(person: Person, client: h
     expect(tab.page.locator(".session-row time")).to_have_text("5 min")
 
 
-def test_copied_is_said_of_what_was_copied(person: Person, client: httpx2.Client) -> None:
+def test_copied_is_shown_only_after_a_copy(person: Person, client: httpx2.Client) -> None:
     session = new_session(client)
     answered(client, session, "```\ntea\n```", agent="spelling")
     tab = person.tab(session)
-    # As in a page that came over plain HTTP.
+    # As in a page that was loaded over plain HTTP.
     tab.page.evaluate("""() => {
       Object.defineProperty(navigator, "clipboard", { value: undefined });
       addEventListener("copy", () => (document.body.dataset.copied = document.activeElement.value));

@@ -1,4 +1,4 @@
-"""The lineage as a picture: windows and forks, each of which opens what it stands for."""
+"""The lineage as a picture: windows and forks, each of which can be opened."""
 
 import httpx2
 import pytest
@@ -10,16 +10,16 @@ from backstay.store import Store, open_store
 from tests.server.api_calls import new_session
 from tests.server.running_server import RunningServer
 from tests.web.browser_tab import Person
-from tests.web.node_tests import needs_node, passes
+from tests.web.modules.node_tests import needs_node, passes
 
-# The page sees HTTP only: the engine behind the server cannot matter to it.
+# The page uses HTTP only, so the engine behind the server cannot matter.
 pytestmark = pytest.mark.engines("sqlite")
 
 ME = "local"
 
 
 def _talk_and_summarise(store: Store, session: SessionId) -> WindowId:
-    """Three turns, of which the first two are summarised; the window in which they were said."""
+    """Three turns, of which the first two are summarised; returns the window in which they were written."""
     for number in range(3):
         store.record(session, [message.user(f"entry {number}"), message.assistant("noted")], owner=ME)
     parent = store.session(session, owner=ME).window
@@ -52,10 +52,12 @@ def test_a_click_in_the_lineage_opens_that_window_the_summarised_part_or_the_for
     tab.page.locator(".node.away").click()
     expect(tab.page.locator(".head .badge", has_text="fork")).to_be_visible()
     assert tab.session == fork.id
-    expect(asked).to_have_text(["entry 0", "entry 1", "entry 2"])  # Also what was said before the summary, elsewhere.
+    expect(asked).to_have_text(
+        ["entry 0", "entry 1", "entry 2"]
+    )  # Also the messages before the summary, in another window.
 
 
-def test_what_was_to_stand_above_one_point_in_time_stands_above_no_other(
+def test_a_late_response_with_older_messages_is_dropped_after_a_move(
     person: Person, server: RunningServer, client: httpx2.Client
 ) -> None:
     session = SessionId(new_session(client))
@@ -86,5 +88,5 @@ def test_what_was_to_stand_above_one_point_in_time_stands_above_no_other(
 
 
 @needs_node
-def test_windows_and_forks_stand_in_the_order_in_which_they_were_opened() -> None:
+def test_windows_and_forks_are_in_the_order_of_their_opening() -> None:
     passes("lineage.test.mjs", 3)

@@ -1,4 +1,4 @@
-"""A message far back: opened where it stands, read on in both directions, and live again at the end."""
+"""A message far back: opened in place, with scrolling in both directions, and live again at the end."""
 
 import httpx2
 import pytest
@@ -11,17 +11,17 @@ from tests.server.api_calls import accepted, answered, new_session, until
 from tests.server.running_server import RunningServer
 from tests.web.browser_tab import Person, Tab
 
-# The page sees HTTP only: the engine behind the server cannot matter to it.
+# The page uses HTTP only, so the engine behind the server cannot matter.
 pytestmark = pytest.mark.engines("sqlite")
 
 ME = "local"
-# Scrolls to the last turn that is loaded; which that is, where it stands, and how many there are.
+# Scrolls to the last loaded turn; returns its id, its position, and the number of turns.
 TO_WHAT_IS_HERE = """box => {
     box.scrollTop = box.scrollHeight;
     const turns = [...box.querySelectorAll(".turn")];
     return [turns.at(-1).dataset.turn, turns.at(-1).getBoundingClientRect().top, turns.length];
 }"""
-# Keeps the next page of what stands above until it is released, and then hands it over at once.
+# Holds the next page of earlier messages until it is released, and then delivers it at once.
 HOLD_WHAT_IS_ABOVE = """() => {
     const real = window.fetch;
     window.fetch = async (url, options) => {
@@ -32,7 +32,7 @@ HOLD_WHAT_IS_ABOVE = """() => {
         return { ok: true, status: 200, json: async () => value };
     };
 }"""
-# Scrolls in the very moment in which it is released: the browser tells of the scrolling later than the page draws.
+# Scrolls at the moment of its release: the browser reports scrolling later than the page draws.
 SCROLL_AS_IT_COMES = """box => new Promise((resolve) => requestAnimationFrame(() => {
     box.scrollTop = 2000;
     const turn = box.querySelectorAll(".turn")[14];
@@ -63,7 +63,7 @@ def place_of(shown: Locator) -> float:
 
 
 def read_down(tab: Tab, shown: Locator, screens: float = 0.5) -> bool:
-    """Scroll on; whether this is on the page by now."""
+    """Scroll down; returns whether this text is on the page now."""
     tab.page.locator(".scroller").evaluate("(box, by) => { box.scrollTop += by * box.clientHeight }", screens)
     return shown.count() > 0
 
@@ -102,7 +102,7 @@ def test_a_message_far_back_is_read_on_to_the_live_end_without_jumps(
     assert client.get(f"/api/turns/{live}").json()["outcome"]["type"] == "completed"
 
 
-def test_whoever_speaks_or_goes_back_far_up_is_at_the_end_again(
+def test_sending_or_going_back_from_older_messages_returns_to_the_end(
     person: Person, server: RunningServer, client: httpx2.Client
 ) -> None:
     session = long_session(server, client)

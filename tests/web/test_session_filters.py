@@ -1,4 +1,4 @@
-"""The list narrowed to an agent, a workspace or a platform: asked of the server, so that what is far down is found."""
+"""The list filtered by agent, workspace or platform on the server, beyond the loaded pages."""
 
 import httpx2
 import pytest
@@ -7,13 +7,11 @@ from playwright.sync_api import expect
 from tests.server.api_calls import accepted, answered, new_session
 from tests.web.browser_tab import Person
 
-# The page sees HTTP only: the engine behind the server cannot matter to it.
+# The page uses HTTP only, so the engine behind the server cannot matter.
 pytestmark = pytest.mark.engines("sqlite")
 
 
-def test_the_list_shows_one_agents_sessions_or_those_of_one_place_however_far_down(
-    person: Person, client: httpx2.Client
-) -> None:
+def test_the_list_filters_by_agent_or_place_beyond_the_loaded_pages(person: Person, client: httpx2.Client) -> None:
     far = client.post("/api/sessions", json={"address": "chat://telegram/dm/42"}).json()["id"]
     answered(client, far, "from a telephone")
     patient = new_session(client)

@@ -1,4 +1,4 @@
-"""How long tools took: told as they return, and the same after a reload."""
+"""Durations of tools: shown as they return, and the same after a reload."""
 
 import httpx2
 import pytest
@@ -12,13 +12,13 @@ from tests.server.api_calls import new_session
 from tests.server.running_server import RunningServer
 from tests.web.browser_tab import Person
 
-# The page sees HTTP only: the engine behind the server cannot matter to it.
+# The page uses HTTP only, so the engine behind the server cannot matter.
 pytestmark = pytest.mark.engines("sqlite")
 
 ME = "local"
 
 
-def test_a_tools_row_tells_how_long_it_took_and_a_reload_the_same(
+def test_a_tool_row_shows_the_same_duration_live_and_after_a_reload(
     person: Person, server: RunningServer, client: httpx2.Client
 ) -> None:
     session = new_session(client)
@@ -39,20 +39,20 @@ def test_a_tools_row_tells_how_long_it_took_and_a_reload_the_same(
         expect(times).to_have_count(2)
         store.finish(proof, Interrupted("its process is gone"))
         expect(states).to_have_text(["done", "may have run", "failed"])
-        interrupted = tab.story()
+        interrupted = tab.transcript()
         tab.page.reload()
         expect(times).to_have_count(2)
-        assert tab.story() == interrupted
+        assert tab.transcript() == interrupted
         again = store.resume(proof.id, owner=ME)
         again = store.checkpoint(again, [ToolCall("c1", "pay", idempotent=True)], repeats={"c1": 1}).open
         store.finish(again, Completed(), bodies=[ToolResult("c1", "paid"), Text("All done.")])
     expect(states).to_have_text(["done", "repeated later", "failed", "done"])
     expect(times).to_have_count(3)
     expect(tab.last.locator(".tools")).to_be_attached()
-    live = tab.story()
+    live = tab.transcript()
     tab.page.reload()
     expect(tab.last).to_contain_text("All done.")
-    assert tab.story() == live
+    assert tab.transcript() == live
 
 
 def test_a_person_lets_a_call_that_may_have_run_be_made_again(
@@ -72,8 +72,8 @@ def test_a_person_lets_a_call_that_may_have_run_be_made_again(
         expect(allow).to_have_count(0)
         (line,) = store.calls(proof.id, owner=ME)
         assert (line.effect, line.run_again) == ("unknown", "approved")
-        live = tab.story()
+        live = tab.transcript()
         tab.page.reload()
         expect(states).to_have_text(["may have run"])
         expect(allow).to_have_count(0)
-        assert tab.story() == live
+        assert tab.transcript() == live

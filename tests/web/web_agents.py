@@ -1,4 +1,4 @@
-"""Agents whose every word can be checked: what is missing or told twice is seen at once."""
+"""Agents with checkable output: missing or repeated words are seen at once."""
 
 import asyncio
 import itertools
@@ -19,14 +19,20 @@ async def counting(turn: AgentTurn) -> AsyncIterator[Body]:
 
 
 async def bursting(turn: AgentTurn) -> AsyncIterator[Body]:
-    """Says ten thousand numbers in one breath, a paragraph for every hundred, and ends."""
+    """Sends ten thousand numbers at once, a paragraph for every hundred, and ends."""
     numbers = [str(number) for number in range(1, 10_001)]
     yield Text("\n\n".join(" ".join(numbers[start : start + 100]) for start in range(0, 10_000, 100)))
 
 
 async def spelling(turn: AgentTurn) -> AsyncIterator[Body]:
-    """Says what it hears, three letters at a time, so that a page draws every state that Markdown can be in."""
+    """Repeats its input, three letters at a time, so that the page draws every intermediate state of Markdown."""
     text = turn.input.text
     for start in range(0, len(text), 3):
         yield Text(text[start : start + 3])
         await asyncio.sleep(0.001)
+
+
+async def dividing(turn: AgentTurn) -> AsyncIterator[Body]:
+    """Raises an exception of Python's own."""
+    yield Text("so far ")
+    yield Text(str(1 / (len(turn.messages) - len(turn.messages))))

@@ -13,7 +13,7 @@ from google.adk.sessions.base_session_service import GetSessionConfig  # type: i
 from google.genai import types  # type: ignore[import-not-found]  # as above
 
 from benchmarks.peers.adapter import Adapter
-from benchmarks.peers.content import Said
+from benchmarks.peers.workload.content import Said
 
 APP, USER = "bench", "local"
 

@@ -16,7 +16,7 @@ from agno.run.agent import RunOutput, RunStatus  # type: ignore[import-not-found
 from agno.session import AgentSession  # type: ignore[import-not-found]  # as above
 
 from benchmarks.peers.adapter import Adapter
-from benchmarks.peers.content import Said
+from benchmarks.peers.workload.content import Said
 
 AGENT = "bench"
 

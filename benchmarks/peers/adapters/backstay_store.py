@@ -9,7 +9,7 @@ from backstay.model.ids import SessionId
 from backstay.model.message import NewMessage
 from backstay.model.turn import OpenTurn
 from benchmarks.peers.adapter import Adapter
-from benchmarks.peers.content import QUESTION_BYTES, Said, text
+from benchmarks.peers.workload.content import QUESTION_BYTES, Said, text
 
 OWNER = "local"
 

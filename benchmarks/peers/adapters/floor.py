@@ -11,7 +11,7 @@ from typing import cast
 import apsw
 
 from benchmarks.peers.adapter import Adapter
-from benchmarks.peers.content import Said
+from benchmarks.peers.workload.content import Said
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sessions (

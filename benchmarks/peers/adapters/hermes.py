@@ -6,7 +6,7 @@ from pathlib import Path
 from hermes_state import SessionDB  # type: ignore[import-not-found]  # only in the peer's environment
 
 from benchmarks.peers.adapter import Adapter
-from benchmarks.peers.content import Said
+from benchmarks.peers.workload.content import Said
 
 PLATFORM = "bench"
 

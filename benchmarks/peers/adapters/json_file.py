@@ -10,7 +10,7 @@ from heapq import nlargest
 from pathlib import Path
 
 from benchmarks.peers.adapter import Adapter
-from benchmarks.peers.content import Said
+from benchmarks.peers.workload.content import Said
 
 _MISSING = {"delta": "A partial answer would rewrite the whole file."}
 

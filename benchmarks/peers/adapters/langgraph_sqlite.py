@@ -14,7 +14,7 @@ from langgraph.checkpoint.base import empty_checkpoint  # type: ignore[import-no
 from langgraph.checkpoint.sqlite import SqliteSaver  # type: ignore[import-not-found]  # only in the peer's environment
 
 from benchmarks.peers.adapter import Adapter
-from benchmarks.peers.content import Said
+from benchmarks.peers.workload.content import Said
 
 Messages = list[dict[str, str]]
 
@@ -22,7 +22,7 @@ Messages = list[dict[str, str]]
 class LanggraphSqlite(Adapter):
     missing = {  # noqa: RUF012
         "newest": "The saver lists checkpoints, not threads.",
-        "delta": "A checkpoint is put when a step has ended; streamed text is not stored.",
+        "delta": "A checkpoint is written when a step has ended; streamed text is not stored.",
     }
 
     async def open(self, directory: Path) -> None:

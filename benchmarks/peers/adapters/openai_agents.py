@@ -7,7 +7,7 @@ from typing import Any
 from agents import SQLiteSession
 
 from benchmarks.peers.adapter import Adapter
-from benchmarks.peers.content import Said
+from benchmarks.peers.workload.content import Said
 
 
 class OpenaiAgents(Adapter):

@@ -15,7 +15,7 @@ from strands.types.session import (  # type: ignore[import-not-found]  # as abov
 )
 
 from benchmarks.peers.adapter import Adapter
-from benchmarks.peers.content import Said
+from benchmarks.peers.workload.content import Said
 
 AGENT = "bench"
 

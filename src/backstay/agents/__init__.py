@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from backstay.agents.port import Agent, AgentTurn
-from backstay.agents.tools import MayHaveRun, Tool, ToolFailed, tool
+from backstay.agents.tools import MayHaveRun, Tool, ToolFailed, ToolFile, tool
 from backstay.lazy_import import lazy_import
 
 if TYPE_CHECKING:
@@ -11,23 +11,33 @@ if TYPE_CHECKING:
     from backstay.agents.adapters import live
     from backstay.agents.blocking_agent import BlockingAgentTurn, callback_agent
     from backstay.agents.directions import Directions, directions_of
+    from backstay.agents.provider.anthropic.anthropic_agent import AnthropicAgent
+    from backstay.agents.provider.gemini.gemini_agent import GeminiAgent
     from backstay.agents.provider.openai_compatible import OpenAICompatible
+    from backstay.agents.provider.transport.retry_policy import ProviderBackoff
     from backstay.agents.scripted.scripted_agent import ScriptedAgent
+    from backstay.agents.tool_servers.tool_server import ToolServer, mcp
 
 __all__ = [
     "AcpAgent",
     "Agent",
     "AgentTurn",
+    "AnthropicAgent",
     "BlockingAgentTurn",
     "Directions",
+    "GeminiAgent",
     "MayHaveRun",
     "OpenAICompatible",
+    "ProviderBackoff",
     "ScriptedAgent",
     "Tool",
     "ToolFailed",
+    "ToolFile",
+    "ToolServer",
     "callback_agent",
     "directions_of",
     "live",
+    "mcp",
     "tool",
 ]
 
@@ -35,13 +45,18 @@ __all__ = [
 if not TYPE_CHECKING:
     _PLACES = {
         "AcpAgent": "acp",
+        "AnthropicAgent": "provider.anthropic.anthropic_agent",
         "BlockingAgentTurn": "blocking_agent",
         "Directions": "directions",
+        "GeminiAgent": "provider.gemini.gemini_agent",
         "OpenAICompatible": "provider.openai_compatible",
+        "ProviderBackoff": "provider.transport.retry_policy",
         "ScriptedAgent": "scripted.scripted_agent",
+        "ToolServer": "tool_servers.tool_server",
         "callback_agent": "blocking_agent",
         "directions_of": "directions",
         "live": "adapters",
+        "mcp": "tool_servers.tool_server",
     }
     __getattr__ = lazy_import(__name__, _PLACES)
 

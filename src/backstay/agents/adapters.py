@@ -78,7 +78,7 @@ class Maker:
             ConfigError: The result is not an agent, or a shared agent serves every turn.
         """
         if self._live is None:
-            raise ConfigError("an agent that serves every turn is not created for one")
+            raise ConfigError("a shared agent serves every turn and is not created again for one")
         made = self._live.make()
         if inspect.isawaitable(made):
             made = await made
@@ -92,7 +92,7 @@ class Maker:
         return content_hash(configuration() if callable(configuration) else configuration)
 
 
-def words_of(agent: Agent, turn: AgentTurn) -> AsyncIterator[Body]:
+def output_of(agent: Agent, turn: AgentTurn) -> AsyncIterator[Body]:
     """Start the output stream of an agent; raise `AgentFailed` if `stream` does not return an async iterator."""
     words = agent.stream(turn)
     if isinstance(words, AsyncIterator):

@@ -3,7 +3,7 @@
 import asyncio
 import contextvars
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,9 +12,10 @@ from backstay.agents.port import AgentTurn
 from backstay.agents.tools import Tool
 from backstay.concurrency.background_thread import BackgroundThread
 from backstay.concurrency.loop_bridge import LoopBridge
-from backstay.model.content import Body, Json
+from backstay.model.content import Attachment, Body, Json, ToolCall, ToolResult
 from backstay.model.failure_reasons import Exited
 from backstay.model.ids import SessionId, TurnId, WindowId
+from backstay.model.limits import READ_LIMIT
 from backstay.model.message import Message
 from backstay.model.search.results import SearchPage
 from backstay.model.turn import Steering
@@ -54,8 +55,12 @@ class BlockingAgentTurn:
         return self._turn.messages
 
     @property
-    def said(self) -> tuple[Message, ...]:
-        return self._turn.said
+    def earlier_output(self) -> tuple[Message, ...]:
+        return self._turn.earlier_output
+
+    @property
+    def pending_calls(self) -> tuple[ToolCall, ...]:
+        return self._turn.pending_calls
 
     @property
     def cancelled(self) -> bool:
@@ -70,11 +75,53 @@ class BlockingAgentTurn:
         return self._bridge.wait(self._turn.workspace())
 
     def search(self, text: str, *, limit: int = 5) -> SearchPage:
-        """Search the messages of all sessions of the owner; best hits first."""
+        """Search the messages of all sessions of the owner.
+
+        Args:
+            text: The words to search for.
+            limit: The highest number of hits.
+
+        Returns:
+            The hits, best first.
+        """
         return self._bridge.wait(self._turn.search(text, limit=limit))
 
+    def read(self, attachment: Attachment, *, limit: int = READ_LIMIT) -> bytes:
+        """Read the bytes of an attachment; see `AgentTurn.read`.
+
+        Args:
+            attachment: The attachment, as it is in `parts`.
+            limit: The most bytes that are read into memory.
+
+        Returns:
+            All bytes of the attachment.
+
+        Raises:
+            TooLarge: The attachment has more than `limit` bytes.
+            NotFound: The owner has no such attachment.
+            InvalidPayload: The value is not an attachment.
+        """
+        return self._bridge.wait(self._turn.read(attachment, limit=limit))
+
+    def read_pieces(self, attachment: Attachment) -> Iterator[bytes]:
+        """Read the bytes of an attachment piece by piece; see `AgentTurn.read_pieces`.
+
+        Args:
+            attachment: The attachment, as it is in `parts`.
+
+        Yields:
+            The pieces, in order.
+
+        Raises:
+            NotFound: The owner has no such attachment.
+            InvalidPayload: The value is not an attachment.
+        """
+        pieces = self._turn.read_pieces(attachment)
+        while (piece := self._bridge.wait(_next(pieces))) is not None:
+            yield piece
+
     def call(
-        self, tool: Tool, arguments: Mapping[str, Json], *, run_again: bool = False
+        self, tool: Tool, arguments: Mapping[str, Json], *, run_again: bool = False, id: str | None = None
     ) -> Any:  # Any: the JSON that the tool returns
         """Run a tool through the ledger; see `AgentTurn.call`.
 
@@ -82,6 +129,7 @@ class BlockingAgentTurn:
             tool: The tool to run.
             arguments: The arguments of its function.
             run_again: Run it under a new key although an earlier equal call may have run.
+            id: The id of the call in the history; by default the runtime makes one.
 
         Returns:
             The result of the tool.
@@ -90,7 +138,22 @@ class BlockingAgentTurn:
             MayHaveRun: An earlier equal call may have run.
             ToolFailed: The tool raised an exception, or a person denied the call.
         """
-        return self._bridge.wait(self._turn.call(tool, arguments, run_again=run_again))
+        return self._bridge.wait(self._turn.call(tool, arguments, run_again=run_again, id=id))
+
+    def recorded(self, ids: Collection[str]) -> tuple[ToolCall | ToolResult, ...]:
+        """Return calls of this turn, and their results, as later turns will read them; see `AgentTurn.recorded`.
+
+        Args:
+            ids: The ids that were passed to `call`.
+
+        Returns:
+            The calls and results, in the order of the history.
+        """
+        return self._turn.recorded(ids)
+
+
+async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(pieces, None)
 
 
 GeneratorFunction = Callable[[BlockingAgentTurn], Iterator[Body]]
@@ -224,7 +287,7 @@ class BlockingAgent:
 
 
 def _raisable(error: BaseException) -> Exception:
-    """Return the error to raise on the loop. SystemExit, StopIteration and others that mean more there are wrapped."""
+    """Return the error to raise on the loop. SystemExit, StopIteration and others with a meaning there are wrapped."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration | StopAsyncIteration):
         return error
     exited = Exited()

@@ -15,7 +15,14 @@ KIND = "request"
 
 
 class ClientTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool that the client runs itself: the agent can only request it, with a `ToolCall` that has `client` set."""
+    """A tool that the client runs itself: the agent can only request it, with a `ToolCall` that has `client` set.
+
+    Attributes:
+        name: The name of the tool.
+        description: What the tool does, for the model.
+        parameters: The JSON schema of its arguments.
+        strict: Whether the arguments must match the schema exactly.
+    """
 
     name: str
     description: str | None = None
@@ -26,7 +33,20 @@ class ClientTool(msgspec.Struct, frozen=True, kw_only=True):
 class Directions(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters of a request; the agent decides those that are not set.
 
-    `reasoning` and `text` have the form of OpenAI's Responses API.
+    Attributes:
+        instructions: Instructions for this turn only.
+        tools: Tools that the client runs itself.
+        tool_choice: Which tools the model may or must call, as in OpenAI's API.
+        parallel_tool_calls: Whether the model may request several calls at once.
+        temperature: The sampling temperature.
+        top_p: The probability mass that sampling considers.
+        max_output_tokens: The highest number of tokens of the answer.
+        reasoning: Options of reasoning, in the form of OpenAI's Responses API.
+        text: The format of the answer, in the form of OpenAI's Responses API.
+        stop: Texts at which the answer ends.
+        seed: A seed for reproducible sampling.
+        presence_penalty: A penalty for tokens that have occurred.
+        frequency_penalty: A penalty for tokens by their frequency.
     """
 
     instructions: str | None = None
@@ -38,6 +58,10 @@ class Directions(msgspec.Struct, frozen=True, kw_only=True):
     max_output_tokens: int | None = None
     reasoning: dict[str, Json] | None = None
     text: dict[str, Json] | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
 
     @property
     def given(self) -> frozenset[str]:

@@ -1,11 +1,12 @@
 """The interface between a turn and the agent that answers it."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from backstay.agents.tools import Tool
-from backstay.model.content import Body, Json
+from backstay.model.content import Attachment, Body, Json, ToolCall, ToolResult
 from backstay.model.ids import SessionId, TurnId, WindowId
+from backstay.model.limits import READ_LIMIT
 from backstay.model.message import Message
 from backstay.model.search.results import SearchPage
 from backstay.model.turn import Steering
@@ -45,11 +46,20 @@ class AgentTurn(Protocol):
         ...
 
     @property
-    def said(self) -> tuple[Message, ...]:
+    def earlier_output(self) -> tuple[Message, ...]:
         """The agent's output in this turn before it was interrupted or compacted; empty in a turn that just starts.
 
         Not passed to `load`. A live agent must add these messages to its own memory: the pool will reuse the agent as
         if it had seen them.
+        """
+        ...
+
+    @property
+    def pending_calls(self) -> tuple[ToolCall, ...]:
+        """Calls of the interrupted turn that this one resumes, which waited for a person or may now run once more.
+
+        The agent should make them first, with `call`: the person has decided about them, or is asked again. Empty in a
+        turn that just starts.
         """
         ...
 
@@ -88,8 +98,40 @@ class AgentTurn(Protocol):
         """
         ...
 
+    async def read(self, attachment: Attachment, *, limit: int = READ_LIMIT) -> bytes:
+        """Read the bytes of an attachment of the input, of an earlier message or of a tool's result.
+
+        Args:
+            attachment: The attachment, as it is in `parts`.
+            limit: The most bytes that are read into memory.
+
+        Returns:
+            All bytes of the attachment.
+
+        Raises:
+            TooLarge: The attachment has more than `limit` bytes. Use `read_pieces`.
+            NotFound: The owner has no such attachment.
+            InvalidPayload: The value is not an attachment.
+        """
+        ...
+
+    def read_pieces(self, attachment: Attachment) -> AsyncIterator[bytes]:
+        """Read the bytes of an attachment piece by piece, with at most 1 MiB in memory.
+
+        Args:
+            attachment: The attachment, as it is in `parts`.
+
+        Yields:
+            The pieces, in order.
+
+        Raises:
+            NotFound: The owner has no such attachment.
+            InvalidPayload: The value is not an attachment.
+        """
+        ...
+
     async def call(
-        self, tool: Tool, arguments: Mapping[str, Json], *, run_again: bool = False
+        self, tool: Tool, arguments: Mapping[str, Json], *, run_again: bool = False, id: str | None = None
     ) -> Any:  # Any: the JSON that the tool returns
         """Run a tool through the ledger: its intent is durable before it runs, its result after.
 
@@ -101,6 +143,7 @@ class AgentTurn(Protocol):
                 equal arguments are the same call.
             run_again: Run the tool under a new key although an earlier call of it with these arguments may have run. A
                 stored result is returned nevertheless.
+            id: The id of the call in the history, unique within the turn; by default the runtime makes one.
 
         Returns:
             The result of the tool.
@@ -109,6 +152,18 @@ class AgentTurn(Protocol):
             MayHaveRun: An earlier call of this tool with these arguments may have run, in this turn or in one that it
                 resumes. It is raised for every such call until a person allows one, or `run_again` is passed.
             ToolFailed: The tool raised an exception, or a person denied the call.
+        """
+        ...
+
+    def recorded(self, ids: Collection[str]) -> tuple[ToolCall | ToolResult, ...]:
+        """Return calls that were made in this turn, and their results, as later turns will read them.
+
+        Args:
+            ids: The ids that were passed to `call`.
+
+        Returns:
+            The calls and results in the order of the history. It lacks a call that was not made, because an equal
+            one has a result or may have run.
         """
         ...
 

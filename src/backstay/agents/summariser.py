@@ -1,13 +1,14 @@
 """Summarisers: agents that receive a conversation and return a summary of it."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
 from backstay.agents.port import AgentTurn
 from backstay.agents.tools import Tool, ToolFailed
-from backstay.model.content import Body, Json, Text, ToolCall
+from backstay.model.content import Attachment, Body, Json, Text, ToolCall, ToolResult
 from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
+from backstay.model.limits import READ_LIMIT
 from backstay.model.message import Message
 from backstay.model.search.results import SearchPage
 from backstay.model.turn import Steering
@@ -35,7 +36,8 @@ class SummaryTurn:
             id=MessageId(""), position=len(messages), turn=turn.id, role="user", parts=(Text(request),), at=0
         )
         self.messages = (*messages, self.input)
-        self.said: tuple[Message, ...] = ()
+        self.earlier_output: tuple[Message, ...] = ()
+        self.pending_calls: tuple[ToolCall, ...] = ()
 
     @property
     def id(self) -> TurnId:
@@ -69,11 +71,23 @@ class SummaryTurn:
         """Return nothing: a summariser uses only the messages it is given."""
         return SearchPage(hits=(), lag=0)
 
+    async def read(self, attachment: Attachment, *, limit: int = READ_LIMIT) -> bytes:
+        """Return the bytes of an attachment."""
+        return await self._turn.read(attachment, limit=limit)
+
+    def read_pieces(self, attachment: Attachment) -> AsyncIterator[bytes]:
+        """Return the bytes of an attachment piece by piece."""
+        return self._turn.read_pieces(attachment)
+
     async def call(
-        self, tool: Tool, arguments: Mapping[str, Json], *, run_again: bool = False
+        self, tool: Tool, arguments: Mapping[str, Json], *, run_again: bool = False, id: str | None = None
     ) -> Any:  # Any: as in AgentTurn
-        """Raise `ToolFailed`: a summariser may not run tools."""
+        """Raise `ToolFailed`: a summariser must not run tools."""
         raise ToolFailed(f"{tool.name} cannot be used while a conversation is summarised")
+
+    def recorded(self, ids: Collection[str]) -> tuple[ToolCall | ToolResult, ...]:
+        """Return nothing: a summariser makes no calls."""
+        return ()
 
 
 async def extractive(turn: AgentTurn) -> AsyncIterator[Body]:

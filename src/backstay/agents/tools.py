@@ -13,6 +13,10 @@ class ToolFailed(BackstayError):
     """A tool call failed; the agent can read the reason and continue.
 
     A tool raises it to give the model a message. For any other exception the model sees only its type.
+
+    Args:
+        message: The message for the model.
+        hint: What to do next.
     """
 
     # Set by the runtime when the tool's traceback is already in the log.
@@ -22,10 +26,29 @@ class ToolFailed(BackstayError):
 class MayHaveRun(BackstayError):
     """An earlier call of this tool with these arguments may have run, and the tool is not declared idempotent.
 
-    Every further equal call in this turn, and in the turns that resume it, raises this too.
+    Every further equal call in this turn, and in the turns that resume it, raises this too. A tool raises it if it
+    cannot know whether it had its effect: the call stays without a result.
+
+    Args:
+        message: Which call may have run.
+        hint: What to do next.
     """
 
-    hint = "Do not call it again in this turn. Ask the person, or look at what the tool would have changed."
+    hint = "Do not call it again in this turn. Ask the person, or check whether the tool took effect."
+
+
+class ToolFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that a tool returns, alone or inside of its JSON. It becomes an attachment of the tool's result.
+
+    Attributes:
+        data: The bytes, or the path of a file to read.
+        name: The name that readers see; None: the name of the path.
+        media_type: The type of the content, such as `image/png`; None: guessed from the name.
+    """
+
+    data: bytes | str
+    name: str | None = None
+    media_type: str | None = None
 
 
 Function = Callable[..., Any]  # Any: tools take and return any JSON

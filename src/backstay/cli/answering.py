@@ -2,9 +2,11 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 from msgspec import Struct
@@ -16,12 +18,19 @@ from backstay.cli.output.tracebacks import tracebacks
 from backstay.config import SCRIPTED
 from backstay.errors import InvalidPayload, TooLarge
 from backstay.model.codec import encode_parts
-from backstay.model.content import Usage, check_input, parts_of
+from backstay.model.content import Content, Text, Usage, check_input, parts_of
 from backstay.model.event import Event, TextDelta, ToolCalled, ToolReturned, TurnFolded, TurnRecorded
 from backstay.model.ids import SessionId, TurnId
 from backstay.model.limits import Limits
 from backstay.model.turn import Cancelled, Completed, Failed, Interrupted, Outcome
 from backstay.runtime.blocking import BlockingApp, BlockingTurn, open_blocking
+from backstay.runtime.titles import first_words
+
+if TYPE_CHECKING:  # A command on a database loads no HTTP client.
+    from backstay.client.blocking_client import BlockingClient, BlockingTurnClient
+
+AnyApp: TypeAlias = "BlockingApp | BlockingClient"
+AnyTurn: TypeAlias = "BlockingTurn | BlockingTurnClient"
 
 ENDINGS = """
 Exit status: 0 completed, 1 error, 2 wrong usage, 3 the turn failed, 4 it was cancelled, 5 it was interrupted,
@@ -65,10 +74,20 @@ def wait_option(command: F) -> F:
     )(command)
 
 
+def attach_option(command: F) -> F:
+    """Add --attach."""
+    return click.option(
+        "--attach",
+        type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
+        multiple=True,
+        help="A file to send with the message. May be repeated.",
+    )(command)
+
+
 def unserved_option(command: F) -> F:
     """Add --allow-unserved."""
     return click.option(
-        "--allow-unserved", is_flag=True, help="Queue the message even if no process serves the agent, or ever has."
+        "--allow-unserved", is_flag=True, help="Queue the message even if no process has ever served the agent."
     )(command)
 
 
@@ -84,8 +103,14 @@ def agent_options(ask: Ask, agent: str | None) -> AgentOptions:
 
 
 @contextmanager
-def app(ask: Ask, who: AgentOptions, *, serve: bool = True) -> Iterator[BlockingApp]:
-    """Open an app that serves these agents. It runs only its own turns (`claim="own"`)."""
+def app(ask: Ask, who: AgentOptions, *, serve: bool = True) -> Iterator[tuple[AnyApp, Collection[str]]]:
+    """Open the server, or an app that serves these agents and runs only its own turns; name the agents served here."""
+    if ask.server is not None:
+        if who.specs != ask.settings.agent:
+            raise click.UsageError("With --server, --agent is the name of an agent of the server.")
+        with tracebacks(), ask.client() as client:
+            yield client, ()
+        return
     # Imported here: `backstay list` does not need an HTTP client.
     from backstay.agents.selection.agent_specs import parse_agent_specs  # noqa: PLC0415
     from backstay.agents.selection.selection import select_agent  # noqa: PLC0415
@@ -94,27 +119,35 @@ def app(ask: Ask, who: AgentOptions, *, serve: bool = True) -> Iterator[Blocking
     roots = partial(agent_roots, ask.settings, [who.directory or "."])
     specs = who.specs or select_agent(ask.effective, os.environ).agent if serve else ()
     agents = parse_agent_specs(specs, ask.settings, roots=roots) if serve else {}
-    with tracebacks(), open_blocking(ask.db, agents=agents, owner=ask.owner, claim="own") as opened:
-        if serve and who.name is not None and who.name not in agents and not ask.json:
-            # Printed also for scripts: the command may wait forever.
-            click.echo(
-                safe_text.one_line(f"{who.name!r} is not served here: waiting for a process that serves it."), err=True
-            )
-        yield opened
+    titler = first_words if ask.settings.titles else None
+    with tracebacks(), open_blocking(ask.db, agents=agents, owner=ask.owner, claim="own", titler=titler) as opened:
+        yield opened, agents.keys()
 
 
-def text_of(argument: Sequence[str]) -> str:
-    """Return the message from the arguments or from standard input. A message that no store accepts is rejected."""
-    text = _words(argument)
+def text_of(argument: Sequence[str], *, optional: bool = False) -> str:
+    """Return the message from the arguments or from standard input. A message that no store accepts is rejected.
+
+    With `optional` the text may be empty: files are sent with it.
+    """
+    text = _words(argument, optional=optional)
     encode_parts(parts_of(text), Limits())
-    check_input(parts_of(text))
+    if text.strip() or not optional:
+        check_input(parts_of(text))
     return text
 
 
-def _words(argument: Sequence[str]) -> str:
+def with_files(app: AnyApp, text: str, files: Sequence[Path]) -> Content:
+    """Upload the files, and return the message that carries them."""
+    attachments = [app.upload(path) for path in files]
+    return [*([Text(text)] if text.strip() else []), *attachments] if attachments else text
+
+
+def _words(argument: Sequence[str], *, optional: bool) -> str:
     if argument and argument != ("-",):
         return " ".join(argument)
     if screen.is_terminal(sys.stdin) and not argument:
+        if optional:
+            return ""
         raise click.UsageError("There is no message: give TEXT, or pipe it in.")
     most = Limits().message_bytes
     data = sys.stdin.buffer.read(most + 1)
@@ -132,7 +165,7 @@ def _words(argument: Sequence[str]) -> str:
         ) from error
 
 
-def accepted(ask: Ask, turn: BlockingTurn) -> None:
+def accepted(ask: Ask, turn: AnyTurn) -> None:
     """Print the ids of an accepted turn, without waiting for it."""
     if ask.json:
         screen.print_json(TurnReport(turn.session, turn.id, turn.repeated))
@@ -140,7 +173,7 @@ def accepted(ask: Ask, turn: BlockingTurn) -> None:
         screen.print_line(f"{turn.session} {turn.id}")
 
 
-def print_answer(ask: Ask, turn: BlockingTurn) -> Exit:
+def print_answer(ask: Ask, turn: AnyTurn) -> Exit:
     """Print the answer as it arrives; return the exit status for the outcome. Ctrl-C cancels the turn."""
     printer = _AnswerPrinter(quiet=ask.json)
     try:
@@ -158,7 +191,8 @@ def print_answer(ask: Ask, turn: BlockingTurn) -> Exit:
         screen.print_json(TurnReport(turn.session, turn.id, turn.repeated, outcome, text, turn.read().usage))
     elif not isinstance(outcome, Completed):
         reason = f": {outcome.reason}" if outcome.reason else ""
-        click.echo(safe_text.one_line(f"the turn {_ending(outcome)}{reason}"), err=True)
+        hint = f" ({outcome.hint})" if isinstance(outcome, Failed) and outcome.hint else ""
+        click.echo(safe_text.one_line(f"the turn {_ending(outcome)}{reason}{hint}"), err=True)
     return exit_status.ENDINGS[type(outcome)]
 
 
@@ -179,6 +213,8 @@ class _AnswerPrinter:
                 self._print(text)
             case ToolCalled(call=call):
                 self._beside(conversation_text.part_text(call))
+                if call.approval:
+                    self._note_approval(event.session, call.name)
             case ToolReturned(result=result):
                 self._beside(conversation_text.part_text(result))
             case TurnFolded(messages=messages) | TurnRecorded(messages=messages):
@@ -202,21 +238,38 @@ class _AnswerPrinter:
         if not self._quiet:
             screen.note(text)
 
+    def _note_approval(self, session: SessionId, tool: str) -> None:
+        """Say what the command waits for. Printed also for scripts: it may wait forever."""
+        if not self._quiet:
+            decide = f"`backstay approve {session}` or `backstay deny {session}`"
+            click.echo(safe_text.one_line(f"{tool} waits for approval: run {decide} in another terminal."), err=True)
+
 
 def finish(ending: Exit) -> None:
     """Exit with the status of the turn."""
     click.get_current_context().exit(ending)
 
 
-Send = Callable[[BlockingApp], BlockingTurn]
+Send: TypeAlias = "Callable[[AnyApp], AnyTurn]"
 
 
 def have_answered(ask: Ask, who: AgentOptions, send: Send, *, no_wait: bool) -> None:
     """Send a message and print the answer; with `no_wait`, only print the ids of the turn."""
-    with app(ask, who, serve=not no_wait) as opened:
+    with app(ask, who, serve=not no_wait) as (opened, served):
         turn = send(opened)
         if no_wait:
             accepted(ask, turn)
             return
+        _note_waiting(ask, turn, served)
         ending = print_answer(ask, turn)
     finish(ending)
+
+
+def _note_waiting(ask: Ask, turn: AnyTurn, served: Collection[str]) -> None:
+    """Say that an accepted turn waits for another process. Printed also for scripts: the command may wait forever."""
+    if ask.json or ask.server is not None:
+        return
+    accepted = turn.read()
+    if accepted.state == "waiting" and accepted.agent is not None and accepted.agent not in served:
+        note = f"{accepted.agent!r} is not served here: waiting for a process that serves it."
+        click.echo(safe_text.one_line(note), err=True)

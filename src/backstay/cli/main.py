@@ -21,44 +21,59 @@ Examples:
 Exit statuses: 0 done, 1 error, 2 wrong usage; `send` and `doctor` have more, see their help.
 """
 
-# Each command with its module and its function there. Only the requested module is imported, so `backstay list` does
-# not pay for the runtime that runs agents.
+# Each command with its module, its function there and its line in the list of commands. Only the requested module is
+# imported: neither `backstay list` nor `backstay --help` pays for the runtime that runs agents.
 _VERBS = {
-    "serve": ("operator.serve_command", "serve"),
-    "chat": ("commands.chat_command", "chat"),
-    "agents": ("operator.agent_commands", "agents"),
-    "send": ("commands.send_command", "send"),
-    "list": ("commands.list_command", "list_sessions"),
-    "show": ("commands.show_command", "show"),
-    "follow": ("commands.follow_command", "follow"),
-    "search": ("commands.search_command", "search"),
-    "lineage": ("commands.lineage_command", "lineage"),
-    "undo": ("commands.history_commands", "undo"),
-    "redo": ("commands.history_commands", "redo"),
-    "retry": ("commands.history_commands", "retry"),
-    "edit": ("commands.history_commands", "edit"),
-    "fork": ("commands.history_commands", "fork"),
-    "rename": ("commands.organise_commands", "rename"),
-    "pin": ("commands.organise_commands", "pin"),
-    "unpin": ("commands.organise_commands", "unpin"),
-    "archive": ("commands.organise_commands", "archive"),
-    "unarchive": ("commands.organise_commands", "unarchive"),
-    "tag": ("commands.organise_commands", "tag"),
-    "end": ("commands.organise_commands", "end"),
-    "delete": ("commands.organise_commands", "delete"),
-    "export": ("commands.export_commands", "export"),
-    "import": ("commands.export_commands", "import_session"),
-    "release": ("commands.export_commands", "release"),
-    "backup": ("operator.maintenance_commands", "backup"),
-    "vacuum": ("operator.maintenance_commands", "vacuum"),
-    "retain": ("operator.maintenance_commands", "retain"),
-    "migrate": ("operator.maintenance_commands", "migrate"),
-    "move": ("operator.maintenance_commands", "move"),
-    "doctor": ("operator.doctor", "doctor"),
-    "tokens": ("operator.token_commands", "tokens"),
-    "link": ("operator.token_commands", "link"),
-    "completion": ("operator.shell_completion", "completion"),
-    "config": ("operator.serve_command", "config"),
+    "serve": ("operator.serve_command", "serve", "Serve sessions over HTTP until stopped."),
+    "chat": ("commands.chat_command", "chat", "Chat in a terminal."),
+    "agents": ("operator.agent_commands", "agents", "Show which agent would answer, why, and what else was found."),
+    "send": ("commands.send_command", "send", "Send a message and print the answer as it arrives."),
+    "list": ("commands.list_command", "list_sessions", "List sessions, newest activity first."),
+    "show": ("commands.show_command", "show", "Show a session and its messages."),
+    "follow": ("commands.follow_command", "follow", "Print the events of one session, or of all, as they happen."),
+    "search": ("commands.search_command", "search", "Search messages, best match first."),
+    "lineage": ("commands.lineage_command", "lineage", "Draw the windows of a session as a tree."),
+    "waiting": ("commands.queue_commands", "waiting", "List the turns that run and wait."),
+    "cancel": ("commands.queue_commands", "cancel", "Cancel the running turn of a session, in any process."),
+    "compact": ("commands.queue_commands", "compact", "Summarise all messages of a session but the last ones."),
+    "undo": ("commands.history_commands", "undo", "Undo the last turn."),
+    "redo": ("commands.history_commands", "redo", "Restore the turn that the last undo removed."),
+    "retry": ("commands.history_commands", "retry", "Run the last message again."),
+    "edit": ("commands.history_commands", "edit", "Replace an earlier message and run it."),
+    "resume": ("commands.approval_commands", "resume", "Continue the interrupted last turn of SESSION."),
+    "approve": (
+        "commands.approval_commands",
+        "approve",
+        "Approve the waiting tool call of SESSION and print the answer.",
+    ),
+    "deny": ("commands.approval_commands", "deny", "Deny the waiting tool call of SESSION and print the answer."),
+    "fork": ("commands.history_commands", "fork", "Create a new session from this one, and print its id."),
+    "rename": ("commands.organise_commands", "rename", "Set the title of a session."),
+    "pin": ("commands.organise_commands", "pin", "Pin sessions."),
+    "unpin": ("commands.organise_commands", "unpin", "Unpin sessions."),
+    "archive": ("commands.organise_commands", "archive", "Archive sessions: `backstay list` hides them."),
+    "unarchive": ("commands.organise_commands", "unarchive", "Restore archived sessions to the list."),
+    "tag": ("commands.organise_commands", "tag", "Add tags to a session, and remove others."),
+    "end": ("commands.organise_commands", "end", "End sessions permanently; they stay readable."),
+    "delete": ("commands.organise_commands", "delete", "Delete sessions and their messages."),
+    "export": ("commands.export_commands", "export", "Export a whole session as one document."),
+    "import": ("commands.export_commands", "import_session", "Import an exported session, and print its id."),
+    "release": ("commands.export_commands", "release", "Let the held turns of an imported session start."),
+    "backup": ("operator.maintenance_commands", "backup", "Copy a store in use to a file, and check the copy."),
+    "restore": ("operator.maintenance_commands", "restore", "Replace a store by a copy of it."),
+    "vacuum": ("operator.maintenance_commands", "vacuum", "Return unused space to the disk."),
+    "retain": ("operator.maintenance_commands", "retain", "Remove old data of all owners."),
+    "migrate": (
+        "operator.maintenance_commands",
+        "migrate",
+        "Migrate a store to the newest schema and report the steps.",
+    ),
+    "move": ("operator.maintenance_commands", "move", "Move a whole store to another, empty database."),
+    "doctor": ("operator.doctor", "doctor", "Check a store and report problems."),
+    "tokens": ("operator.token_commands", "tokens", "Create, list and revoke the tokens of a server's clients."),
+    "link": ("operator.token_commands", "link", "Print a link that signs in one browser."),
+    "completion": ("operator.shell_completion", "completion", "Print a completion script for your shell."),
+    "config": ("operator.serve_command", "config", "Show every setting, its value, and where it comes from."),
 }
 
 
@@ -72,7 +87,7 @@ def main() -> None:
     except click.Abort:
         code = Exit.STOPPED
     except OSError as error:
-        code = _complain(stdio.in_our_words(error))
+        code = _complain(stdio.config_error(error))
     sys.exit(code or 0)
 
 
@@ -103,6 +118,11 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return _load(cmd_name) if cmd_name in _VERBS else None
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, _, summary) in _VERBS.items()])
+
     def invoke(self, ctx: click.Context) -> object:
         try:
             answer: object = super().invoke(ctx)
@@ -114,7 +134,7 @@ class Commands(click.Group):
 
 
 def _load(verb: str) -> click.Command:
-    module, name = _VERBS[verb]
+    module, name, _ = _VERBS[verb]
     command: click.Command = getattr(import_module(f"backstay.cli.{module}"), name)
     return command
 

@@ -4,6 +4,7 @@ import importlib
 import signal
 import threading
 from collections.abc import Callable
+from traceback import walk_tb
 from types import FrameType
 from typing import TypeVar
 
@@ -16,7 +17,7 @@ _OTHERS = (signal.SIGTERM, signal.SIGALRM, signal.SIGHUP)
 _plain = importlib.import_module("_signal")
 
 
-def undisturbed(work: Callable[[], bool]) -> bool:
+def uninterrupted(work: Callable[[], bool]) -> bool:
     """Do the work on the main thread, with Ctrl-C deferred until it is done; returns its result.
 
     If the program has its own signal handlers, the work is not done, and the result is False.
@@ -36,6 +37,20 @@ def with_ctrl_c_held(work: Callable[[], T]) -> T:
     if threading.current_thread() is not threading.main_thread():
         return work()
     return _holding(work) if _plain.getsignal(signal.SIGINT) is signal.default_int_handler else work()
+
+
+def is_ctrl_c(error: BaseException) -> bool:
+    """Whether a signal handler raised this exception, on the main thread, and not foreign code.
+
+    Python's default handler leaves no frame in the traceback. While it is set, every KeyboardInterrupt counts.
+    """
+    if not isinstance(error, KeyboardInterrupt) or threading.current_thread() is not threading.main_thread():
+        return False
+    handler = _plain.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler:
+        return True
+    code = getattr(handler, "__code__", None)
+    return any(frame.f_code is code for frame, _ in walk_tb(error.__traceback__))
 
 
 def _holding(work: Callable[[], T]) -> T:

@@ -14,6 +14,7 @@ from backstay.errors import CorruptRecord, InvalidPayload, TooLarge
 from backstay.model.content import (
     LEAST_INTEGER,
     MOST_INTEGER,
+    Attachment,
     Body,
     Custom,
     Json,
@@ -31,7 +32,8 @@ from backstay.model.limits import Limits
 FORMAT = 1
 WORDS = 2
 
-_JSON_FIELDS = frozenset({"arguments", "output", "data"})
+# Fields with checks of their own.
+_JSON_FIELDS = frozenset({"arguments", "output", "data", "files"})
 _PLAIN = frozenset({str, bool, int, float, type(None)})
 # The longest JSON of one ASCII character, and of the rest of a text body.
 _ESCAPED, _AROUND = 6, 64
@@ -52,13 +54,18 @@ class Encoded(NamedTuple):
     format: int
     text: str
 
+    @property
+    def size(self) -> int:
+        """The number of bytes that it takes."""
+        return len(self.text.encode())
+
 
 def encode_parts(parts: Sequence[Part], limits: Limits) -> Encoded:
     """Parts from outside in their stored form.
 
     Raises:
-        InvalidPayload: the content is invalid.
-        TooLarge: the message is too long.
+        InvalidPayload: The content is invalid.
+        TooLarge: The message is too long.
     """
     encoded = write_parts(parts)
     # A character takes at most four bytes: most messages need not be measured.
@@ -124,8 +131,8 @@ def check_body(body: Body, limits: Limits) -> Body:
     """A copy of the body as it will be decoded again; changes to the original do not affect it.
 
     Raises:
-        InvalidPayload: the body cannot be stored.
-        TooLarge: it exceeds a limit.
+        InvalidPayload: The body cannot be stored.
+        TooLarge: It exceeds a limit.
     """
     if _is_a_few_plain_words(body, limits):
         return body
@@ -181,8 +188,8 @@ def check_text(what: str, text: object, limit: int) -> str:
     """The same text, if it is a string, can be stored on every engine and is short enough.
 
     Raises:
-        InvalidPayload: it is not text, or contains NUL or a lone surrogate.
-        TooLarge: it is too long.
+        InvalidPayload: It is not text, or contains NUL or a lone surrogate.
+        TooLarge: It is too long.
     """
     if not isinstance(text, str):
         raise InvalidPayload(f"{what} must be text, not {type(text).__name__}")
@@ -233,7 +240,8 @@ def _is_a_few_plain_words(body: Body, limits: Limits) -> bool:
 
 def _check_usage(usage: Usage) -> None:
     """Reject usage that cannot be summed up: negative numbers, NaN, or more than 64 bits."""
-    for count in (usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.cost):
+    tokens = (usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.reasoning_tokens)
+    for count in (*tokens, usage.cost):
         if not 0 <= count <= (MOST_INTEGER if isinstance(count, int) else math.inf):
             raise InvalidPayload(
                 f"usage must be between 0 and 2**63 - 1, got {count}",
@@ -245,10 +253,19 @@ def _check_fields(part: Part | Body, limits: Limits) -> None:
     """Reject fields that are not plain values: JSON would return them as something else, for example bytes as text."""
     if isinstance(part, ToolCall | ToolResult | Custom):
         _check_json(_json_of(part), limits.json_depth)
+    if isinstance(part, ToolResult):
+        _check_files(part.files, limits)
     for name in part.__struct_fields__:
         value = getattr(part, name)
         if name not in _JSON_FIELDS and type(value) not in _PLAIN:
             raise InvalidPayload(f"{type(part).__name__}.{name} is {type(value).__name__}", hint="Use plain values.")
+
+
+def _check_files(files: object, limits: Limits) -> None:
+    if not isinstance(files, tuple) or not all(isinstance(file, Attachment) for file in files):
+        raise InvalidPayload("ToolResult.files is not a tuple of attachments", hint="Pass (attachment, …).")
+    for file in files:
+        _check_fields(file, limits)
 
 
 def _json_of(part: ToolCall | ToolResult | Custom) -> Json:
@@ -324,8 +341,8 @@ def check_metadata(metadata: object, limits: Limits) -> dict[str, str]:
     """A copy of the metadata, if it has few enough, short enough entries.
 
     Raises:
-        InvalidPayload: it is not a mapping from text to text.
-        TooLarge: it exceeds a limit.
+        InvalidPayload: It is not a mapping from text to text.
+        TooLarge: It exceeds a limit.
     """
     if not isinstance(metadata, Mapping):
         raise InvalidPayload(

@@ -1,7 +1,7 @@
 """Content: the parts of a message, and the bodies that an agent streams."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -21,13 +21,21 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 
 class Text(msgspec.Struct, frozen=True, gc=False, tag="text"):
-    """Text of a person or an agent."""
+    """Text of a person or an agent.
+
+    Attributes:
+        text: The text.
+    """
 
     text: str
 
 
 class Thought(msgspec.Struct, frozen=True, gc=False, tag="thought"):
-    """An agent's reasoning, separate from its answer."""
+    """An agent's reasoning, separate from its answer.
+
+    Attributes:
+        text: The reasoning.
+    """
 
     text: str
 
@@ -36,12 +44,12 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False, tag="tool_call", omit_defa
     """An agent's request to run a tool.
 
     Attributes:
-        id: unique within the turn; pairs the call with its result.
-        name: the name of the tool.
-        arguments: a JSON object.
-        approval: whether a person must approve the call before it runs.
-        idempotent: whether it may be repeated with the same key after a crash.
-        client: whether the client that submitted the turn runs the tool. The turn then ends, and the result comes with
+        id: Unique within the turn; pairs the call with its result.
+        name: The name of the tool.
+        arguments: A JSON object.
+        approval: Whether a person must approve the call before it runs.
+        idempotent: Whether it may be repeated with the same key after a crash.
+        client: Whether the client that submitted the turn runs the tool. The turn then ends, and the result comes with
             the client's next input.
     """
 
@@ -53,21 +61,36 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False, tag="tool_call", omit_defa
     client: bool = False
 
 
-class ToolResult(msgspec.Struct, frozen=True, gc=False, tag="tool_result", omit_defaults=True):
-    """The result of the tool call with this `id`: its `output` as JSON; `error` if the tool failed."""
-
-    id: str
-    output: Json = None
-    error: bool = False
-
-
 class Attachment(msgspec.Struct, frozen=True, gc=False, tag="attachment"):
-    """A file of a message. `blob` is the SHA-256 of its bytes, which must be uploaded before."""
+    """A file of a message. Its bytes are uploaded before the message is sent.
+
+    Attributes:
+        blob: The SHA-256 of the bytes.
+        name: The file name that readers see.
+        media_type: The type of the content, such as `image/png`.
+        size: The number of bytes.
+    """
 
     blob: str
     name: str
     media_type: str
     size: int
+
+
+class ToolResult(msgspec.Struct, frozen=True, gc=False, tag="tool_result", omit_defaults=True):
+    """The result of a tool call.
+
+    Attributes:
+        id: The id of the call.
+        output: The result as JSON.
+        error: Whether the tool failed.
+        files: The files that the tool returned. Their bytes are uploaded before.
+    """
+
+    id: str
+    output: Json = None
+    error: bool = False
+    files: tuple[Attachment, ...] = ()
 
 
 class Custom(msgspec.Struct, frozen=True, gc=False, tag="custom", omit_defaults=True):
@@ -81,11 +104,12 @@ class Usage(msgspec.Struct, frozen=True, gc=False, tag="usage", omit_defaults=Tr
     """The cost of a model call. It is reported and summed up, and is never part of a message.
 
     Attributes:
-        input_tokens: tokens that the model read.
-        output_tokens: tokens that the model wrote.
-        cached_tokens: tokens of the input that came from a cache.
-        cost: the price, in the currency that the agent uses.
-        model: the name of the model.
+        input_tokens: Tokens that the model read.
+        output_tokens: Tokens that the model wrote.
+        cached_tokens: Tokens of the input that came from a cache.
+        cost: The price, in the currency that the agent uses.
+        model: The name of the model.
+        reasoning_tokens: Tokens of the output that are reasoning.
     """
 
     input_tokens: int = 0
@@ -93,6 +117,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, tag="usage", omit_defaults=Tr
     cached_tokens: int = 0
     cost: float = 0.0
     model: str | None = None
+    reasoning_tokens: int = 0
 
     def __add__(self, other: "Usage") -> "Usage":
         """The sum, with the model of the later one. Numbers that would exceed 64 bits stay at the maximum."""
@@ -102,8 +127,12 @@ class Usage(msgspec.Struct, frozen=True, gc=False, tag="usage", omit_defaults=Tr
             cached_tokens=min(self.cached_tokens + other.cached_tokens, MOST_INTEGER),
             cost=min(self.cost + other.cost, sys.float_info.max),
             model=other.model,
+            reasoning_tokens=min(self.reasoning_tokens + other.reasoning_tokens, MOST_INTEGER),
         )
 
+
+# Custom parts that serve agents: people are not shown them.
+HIDDEN_KINDS = frozenset({"input_refused", "repeated_call", "thought_signature"})
 
 Part = Text | Thought | ToolCall | ToolResult | Attachment | Custom
 Body = Text | Thought | ToolCall | ToolResult | Custom | Usage
@@ -117,7 +146,7 @@ def parts_of(content: Content) -> tuple[Part, ...]:
     """Content as a tuple of parts, its stored form.
 
     Raises:
-        InvalidPayload: it is neither text nor a non-empty sequence of parts.
+        InvalidPayload: It is neither text nor a non-empty sequence of parts.
     """
     if isinstance(content, str):
         return (Text(content),)
@@ -135,8 +164,20 @@ def parts_of(content: Content) -> tuple[Part, ...]:
     )
 
 
+def attachments_in(parts: Iterable[Part]) -> Iterator[Attachment]:
+    """The attachments among these parts, and those of tool results."""
+    for part in parts:
+        if isinstance(part, Attachment):
+            yield part
+        elif isinstance(part, ToolResult):
+            yield from part.files
+
+
 def text_of(parts: Sequence[Part]) -> str:
     """The text of these parts, without thoughts, calls and files."""
+    # Most messages are one text.
+    if len(parts) == 1 and type(only := parts[0]) is Text:
+        return only.text
     return "\n".join([part.text for part in parts if isinstance(part, Text)])
 
 
@@ -146,7 +187,7 @@ def check_role(role: Role, parts: Sequence[Part]) -> None:
     Tool calls need the role "assistant", results "assistant" or "tool".
 
     Raises:
-        InvalidPayload: the role is unknown, or a part does not belong to it.
+        InvalidPayload: The role is unknown, or a part does not belong to it.
     """
     if role not in ROLES:
         raise InvalidPayload(f"{role!r} is not a role", hint=f"Use one of {', '.join(ROLES)}.")
@@ -164,7 +205,7 @@ def check_input(parts: Sequence[Part]) -> None:
     """Check that a person could have sent these parts: not empty, and without tool calls or results.
 
     Raises:
-        InvalidPayload: the message is empty, or has a part that only an agent or a tool may send.
+        InvalidPayload: The message is empty, or has a part that only an agent or a tool may send.
     """
     check_role("user", parts)
     if all(isinstance(part, Text) and not part.text.strip() for part in parts):

@@ -21,7 +21,7 @@ class SessionCreated(
 
 
 class SessionRenamed(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session_renamed"):
-    """The title changed; `by`: whether a person or a titler set it."""
+    """The title changed; `by` is whether a person or a titler set it."""
 
     title: str | None
     by: TitleBy
@@ -73,7 +73,7 @@ class AddressPointed(msgspec.Struct, frozen=True, gc=False, tag_field="kind", ta
 class WindowOpened(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="window_opened", omit_defaults=True):
     """The session reads another window now; `window` may be an earlier one after a redo.
 
-    `length` is its number of messages.
+    `parent` is the window that it succeeded, `reason` the operation, and `length` its number of messages.
     """
 
     window: WindowId
@@ -85,7 +85,8 @@ class WindowOpened(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag=
 class TurnSubmitted(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_submitted", omit_defaults=True):
     """A turn was queued.
 
-    A turn that starts at once has only `turn_started`. `steer`: the input is for the running turn.
+    `parts` is its input, and `agent` the agent that answers. With `steer`, the input is for the running turn. A turn
+    that starts at once has only `turn_started`.
     """
 
     agent: str | None
@@ -94,7 +95,7 @@ class TurnSubmitted(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag
 
 
 class TurnEdited(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_edited"):
-    """The input of a waiting turn was changed."""
+    """The input of a waiting turn was changed to `parts`."""
 
     parts: tuple[Part, ...]
 
@@ -114,39 +115,45 @@ class TurnsReordered(msgspec.Struct, frozen=True, gc=False, tag_field="kind", ta
 
 
 class TurnStarted(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_started", omit_defaults=True):
-    """The turn started and its input is part of the window now; `message` is loaded when the event is read."""
+    """The turn of this `agent` started, and its input is part of the window now.
+
+    `message` is the input; it is loaded when the event is read.
+    """
 
     agent: str | None
     message: Message | None = None
 
 
 class TextDelta(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="text_delta"):
-    """More text of the agent."""
+    """More `text` of the agent."""
 
     text: str
 
 
 class ThoughtDelta(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="thought_delta"):
-    """More reasoning of the agent."""
+    """More `text` of the agent's reasoning."""
 
     text: str
 
 
 class ToolCalled(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="tool_called"):
-    """The intent to run a tool, stored before the tool runs; `key` is the idempotency key that the tool gets."""
+    """The intent to run a tool, stored before the tool runs.
+
+    `call` is the call, and `key` the idempotency key that the tool gets.
+    """
 
     call: ToolCall
     key: str
 
 
 class ToolReturned(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="tool_returned"):
-    """A tool returned its result."""
+    """A tool returned its `result`."""
 
     result: ToolResult
 
 
 class UsageReported(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="usage_reported"):
-    """The tokens and cost of the model calls so far."""
+    """The `usage` of the model calls so far: tokens and cost."""
 
     usage: Usage
 
@@ -154,14 +161,14 @@ class UsageReported(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag
 class CustomReported(
     msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="custom_reported", omit_defaults=True
 ):
-    """A custom body of the agent."""
+    """A custom body of the agent: its `data`, and its kind as `name`."""
 
     name: str
     data: Json = None
 
 
 class SteeringTaken(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="steering_taken"):
-    """The running turn took this input of the waiting turn `steer`."""
+    """The running turn took the input of the waiting turn `steer`; `parts` is that input."""
 
     steer: TurnId
     parts: tuple[Part, ...]
@@ -174,7 +181,7 @@ class CancelRequested(msgspec.Struct, frozen=True, gc=False, tag_field="kind", t
 class ApprovalDecided(
     msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="approval_decided", omit_defaults=True
 ):
-    """A person approved or denied a tool call.
+    """A person `approved` or denied a tool `call`.
 
     With `run_again`, they allowed a call that may have run to run once more.
     """
@@ -185,11 +192,20 @@ class ApprovalDecided(
 
 
 class TurnEnded(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_ended", omit_defaults=True):
-    """The turn ended; `messages` is how many it added, `may_have_run` names tool calls of unknown effect."""
+    """The turn ended with this `outcome`.
+
+    `messages` is the number of messages that it added, and `may_have_run` names the tool calls of unknown effect.
+    """
 
     outcome: Outcome
     messages: int = 0
     may_have_run: tuple[str, ...] = ()
+
+
+class TurnContinued(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_continued"):
+    """The interrupted turn is continued by another one; `by` is that turn, which starts with the next event."""
+
+    by: TurnId
 
 
 class TurnRecorded(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_recorded", omit_defaults=True):
@@ -201,9 +217,9 @@ class TurnRecorded(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag=
 class TurnFolded(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_folded", omit_defaults=True):
     """Replaces the events `first` to `last` of an ended turn.
 
-    With an `outcome` it replaces the whole turn, from its start to its end, and `messages` begins with its input. If
-    events of others are between them, only runs of deltas are folded, and the last of these folds has the turn's
-    messages.
+    With an `outcome` it replaces the whole turn of the `agent`, from its start to its end; `messages` begins with its
+    input, and `may_have_run` names the tool calls of unknown effect. If events of others are between them, only runs of
+    deltas are folded, and the last of these folds has the turn's messages.
     """
 
     first: int
@@ -252,6 +268,7 @@ EventBody = (
     | CancelRequested
     | ApprovalDecided
     | TurnEnded
+    | TurnContinued
     | TurnRecorded
     | TurnFolded
     | TailLost
@@ -274,13 +291,13 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One event of a session.
 
     Attributes:
-        session: the session.
-        number: the number of the event; grows by one from event to event of a session.
-        last: equal to `number`; for a fold, the last number that it replaces.
-        fence: the fence under which it was written.
-        at: when it was written, in milliseconds since 1970 (UTC).
-        turn: the turn that it belongs to.
-        body: its content; the type is the kind of the event.
+        session: The session.
+        number: The number of the event; grows by one from event to event of a session.
+        last: Equal to `number`; for a fold, the last number that it replaces.
+        fence: The fence under which it was written.
+        at: When it was written, in milliseconds since 1970 (UTC).
+        turn: The turn that it belongs to.
+        body: Its content; the type is the kind of the event.
     """
 
     session: SessionId
@@ -301,12 +318,12 @@ class EventPage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Events after a cursor.
 
     Attributes:
-        events: the events, in order.
+        events: The events, in order.
         gap: None if the page continues exactly at the cursor. "snapshot": the cursor was inside deltas that are folded
             by now, and the page starts with the fold that contains it. "resync": events that the reader saw no longer
             exist (a lost tail, or a cursor of another store), and the page starts from the beginning.
-        next: the cursor after the last event of the page.
-        more: whether there are further events already.
+        next: The cursor after the last event of the page.
+        more: Whether there are further events already.
     """
 
     events: tuple[Event, ...]
@@ -326,9 +343,9 @@ class FeedPage(msgspec.Struct, frozen=True, kw_only=True):
     """Events of all sessions of an owner after a position, in the order of their writing.
 
     Attributes:
-        events: the events.
-        next: the position after the last of them.
-        more: whether there are further events already.
+        events: The events.
+        next: The position after the last of them.
+        more: Whether there are further events already.
     """
 
     events: tuple[FeedEvent, ...]

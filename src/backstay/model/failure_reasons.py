@@ -4,11 +4,15 @@ The text of a foreign exception may contain a password or a customer's data, so 
 the type of the exception and the turn. The message of a `BackstayError` is written for users, so a reason quotes it.
 """
 
+import re
+
 from backstay.errors import BackstayError
 from backstay.model.ids import TurnId
+from backstay.model.turn import Failed
 
 _LONGEST = 2_000
 _LONGEST_NAME = 100
+_LONGEST_TRACEBACK = 8_000
 _MOST_NAMES = 5
 
 
@@ -33,6 +37,29 @@ def reason_of(error: BaseException, turn: TurnId, who: str = "the agent") -> str
     if isinstance(error, BackstayError):
         return own_words(error)
     return f"{who} raised {_type_of(error)} (turn {turn}; the log has the traceback)"
+
+
+def failure_of(error: BaseException, turn: TurnId, who: str = "the agent") -> Failed:
+    """The outcome of a turn whose agent, or whose output, raised this error."""
+    error = raised_by(error)
+    if not isinstance(error, BackstayError):
+        return Failed(reason_of(error, turn, who), code="agent_raised")
+    try:
+        text, hint = str(error.args[0] if error.args else ""), str(error.hint)
+    except Exception:  # noqa: BLE001  # an author's subclass may fail to spell itself
+        text, hint = "", ""
+    reason = _storable(text)[:_LONGEST] or type(error).__name__
+    return Failed(reason, code=code_of(type(error)), hint=_storable(hint)[:_LONGEST])
+
+
+def with_traceback(failed: Failed, traceback: str) -> Failed:
+    """The outcome with a traceback below its reason, for a developer's own machine: it may quote what users said."""
+    return Failed(f"{failed.reason}\n{_storable(traceback)[-_LONGEST_TRACEBACK:]}", code=failed.code, hint=failed.hint)
+
+
+def code_of(kind: type[BackstayError]) -> str:
+    """The code of an error class: its name in snake case (`SessionBusy` becomes `session_busy`)."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
 
 
 def own_words(error: BackstayError) -> str:

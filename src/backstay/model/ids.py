@@ -4,8 +4,8 @@ An id is a name and not a secret: every verb also checks the owner.
 """
 
 import hashlib
+import os
 import re
-import secrets
 import threading
 from typing import NewType
 
@@ -20,6 +20,12 @@ WorkerId = NewType("WorkerId", str)
 UploadId = NewType("UploadId", str)
 TokenId = NewType("TokenId", str)
 ImportId = NewType("ImportId", str)
+
+# The reference shows these: a NewType has no docstring of its own.
+SessionId.__doc__ = "The id of a session, such as `ses_01kb…`; text."
+WindowId.__doc__ = "The id of a window, such as `win_01kb…`; text."
+TurnId.__doc__ = "The id of a turn, such as `trn_01kb…`; text."
+MessageId.__doc__ = "The id of a message, such as `msg_01kb…`; text."
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
@@ -83,7 +89,7 @@ class IdSource:
             now = self._clock.now()
             if now > self._moment:
                 # The top bit is clear, so that the ids of one millisecond can be counted up.
-                self._moment, self._tail = now, secrets.randbits(_TAIL_BITS - 1)
+                self._moment, self._tail = now, _random_bits(_TAIL_BITS - 1)
                 self._head_of = -1
             else:
                 self._tail += 1
@@ -91,6 +97,11 @@ class IdSource:
                 # Ids of one millisecond differ only in their last letters.
                 self._head, self._head_of = _spell(self._moment, self._tail)[:22], self._tail >> 20
             return self._head + _PAIRS[self._tail >> 10 & 1023] + _PAIRS[self._tail & 1023]
+
+
+def _random_bits(count: int) -> int:
+    """Unpredictable bits of the operating system. (`secrets` does the same, and loads ten modules.)"""
+    return int.from_bytes(os.urandom(count // 8 + 1)) & (1 << count) - 1
 
 
 def _spell(moment: int, tail: int) -> str:

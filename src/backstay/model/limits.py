@@ -2,28 +2,31 @@
 
 import msgspec
 
+# The most bytes that `AgentTurn.read` returns unless the agent allows more.
+READ_LIMIT = 32 << 20
+
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits on input, the same on every engine. Larger input is rejected with `TooLarge` and changes nothing.
 
     Args:
-        message_bytes: one message, and one streamed body.
-        json_depth: nesting of JSON in arguments, results and custom data.
-        messages_per_record: messages that one `record` adds.
-        waiting_turns: waiting turns of a session.
-        title_bytes: the title of a session.
-        tag_bytes: one tag.
-        tags: tags of a session.
-        name_bytes: names of agents and tools, request ids and call ids.
-        metadata: metadata entries of a session.
-        metadata_name_bytes: the key of a metadata entry.
-        metadata_bytes: the value of a metadata entry.
-        draft_bytes: a draft.
-        chunk_bytes: one chunk of an upload.
-        blob_bytes: one attachment.
-        document_bytes: the part of an imported document that is in memory: its longest line, or one JSON object.
-        sessions_per_owner: a quota: an owner with this many sessions gets `QuotaExceeded`. None means no quota.
-        stored_bytes_per_owner: a quota on stored bytes, likewise.
+        message_bytes: One message, and one streamed body.
+        json_depth: Nesting of JSON in arguments, results and custom data.
+        messages_per_record: Messages that one `record` adds.
+        waiting_turns: Waiting turns of a session.
+        title_bytes: The title of a session.
+        tag_bytes: One tag.
+        tags: Tags of a session.
+        name_bytes: Names of agents and tools, request ids and call ids.
+        metadata: Metadata entries of a session.
+        metadata_name_bytes: The key of a metadata entry.
+        metadata_bytes: The value of a metadata entry.
+        draft_bytes: A draft.
+        chunk_bytes: One chunk of an upload.
+        blob_bytes: One attachment.
+        document_bytes: The part of an imported document that is in memory: its longest line, or one JSON object.
+        sessions_per_owner: A quota: an owner with this many sessions gets `QuotaExceeded`. None means no quota.
+        stored_bytes_per_owner: A quota on stored bytes, likewise.
     """
 
     message_bytes: int = 1 << 20

@@ -10,13 +10,13 @@ class Message(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A message, at its position in the window from which it was read.
 
     Attributes:
-        id: the id of the message.
-        position: its index in the window.
-        turn: the turn that added it; None if no turn did.
+        id: The id of the message.
+        position: Its index in the window.
+        turn: The turn that added it; None if no turn did.
         role: user, assistant, tool, system or summary.
-        parts: its content.
-        at: when it was stored, in milliseconds since 1970 (UTC).
-        partial: whether the agent was cut off in the middle of it.
+        parts: Its content.
+        at: When it was stored, in milliseconds since 1970 (UTC).
+        partial: Whether the agent was cut off in the middle of it.
     """
 
     id: MessageId
@@ -34,7 +34,13 @@ class Message(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class NewMessage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A message that is not stored yet. Its fields have the same meaning as in `Message`."""
+    """A message that is not stored yet.
+
+    Attributes:
+        role: user, assistant, tool, system or summary.
+        parts: Its content.
+        partial: Whether the agent was cut off in the middle of it.
+    """
 
     role: Role
     parts: tuple[Part, ...]
@@ -70,9 +76,9 @@ class MessagePage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Messages of one window. A position never changes within its window, so it can be used as a cursor.
 
     Attributes:
-        window: the window.
-        length: the number of messages in the window.
-        messages: the messages that were asked for.
+        window: The window.
+        length: The number of messages in the window.
+        messages: The messages that were asked for.
     """
 
     window: WindowId

@@ -18,50 +18,50 @@ class Ttl(msgspec.Struct, frozen=True, kw_only=True):
     """The time to live of a session, in seconds. None means no limit.
 
     Args:
-        idle: after its last activity.
-        absolute: after its creation.
+        idle: After its last activity.
+        absolute: After its creation.
     """
 
     idle: float | None = None
     absolute: float | None = None
 
 
-class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
+class SessionInfo(msgspec.Struct, frozen=True):
     """A session at one moment: everything that a list needs, nothing that grows with its history.
 
     Times are milliseconds since 1970 (UTC).
 
     Attributes:
-        id: never changes.
-        owner: the user or tenant that it belongs to.
+        id: Never changes.
+        owner: The user or tenant that it belongs to.
         state: "open", "ended" or "expired".
-        revision: grows with every visible change; compare it with `expect_revision`.
-        context: the context number; grows with every change of the messages that an agent would read.
-        fence: the fence of the current or last holder.
-        last_event: the number of the last event.
-        window: the current window.
-        length: the number of messages in it.
-        title: the title; None if it has none.
-        title_by: whether a person or an agent set the title.
-        preview: the beginning of the last message.
-        pinned: whether a person pinned it.
-        archived: whether a person archived it.
-        tags: sorted tags.
-        family: the family of its address, "chat" or "workspace".
-        place: the platform or the directory of its address.
-        source: the session that it was forked from.
-        running: the turn that runs now.
-        holder: the worker that runs it.
-        waiting: the number of waiting turns.
-        turns: the number of turns that ended, without compactions.
-        activity: grows by one with every use: a submission, a record, a lookup by address.
-        created_at: when it was created.
-        active_at: when it was last used; lists are sorted by it.
-        expires_at: when its time to live runs out; None if it has no limit.
-        ended_at: when it ended or expired.
-        metadata: notes of programs, by name.
-        agent: the agent that was last asked.
-        held: how many of the waiting turns wait for a person to release them.
+        revision: Grows with every visible change; compare it with `expect_revision`.
+        context: The context number; grows with every change of the messages that an agent would read.
+        fence: The fence of the current or last holder.
+        last_event: The number of the last event.
+        window: The current window.
+        length: The number of messages in it.
+        title: The title; None if it has none.
+        title_by: Whether a person or an agent set the title.
+        preview: The beginning of the last message.
+        pinned: Whether a person pinned it.
+        archived: Whether a person archived it.
+        tags: Sorted tags.
+        family: The family of its address, "chat" or "workspace".
+        place: The platform or the directory of its address.
+        source: The session that it was forked from.
+        running: The turn that runs now.
+        holder: The worker that runs it.
+        waiting: The number of waiting turns.
+        turns: The number of turns that ended, without compactions.
+        activity: Grows by one with every submission and record, and with lookups by address at most once a second.
+        created_at: When it was created.
+        active_at: When it was last used; lists are sorted by it.
+        expires_at: When its time to live runs out; None if it has no limit.
+        ended_at: When it ended or expired.
+        metadata: Notes of programs, by name.
+        agent: The agent that was last asked.
+        held: How many of the waiting turns wait for a person to release them.
     """
 
     id: SessionId
@@ -100,9 +100,9 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     """The session of an address, and how it was found.
 
     Attributes:
-        session: the session.
+        session: The session.
         how: "resumed" (it existed), "created" (the address was new) or "replaced" (the previous session was over).
-        generation: the number of sessions that the address has had, from 1.
+        generation: The number of sessions that the address has had, from 1.
     """
 
     session: SessionInfo
@@ -128,13 +128,13 @@ class SessionFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which sessions a list contains; None means any.
 
     Args:
-        state: sessions in this state.
-        tag: sessions with this tag.
-        family: sessions whose address is of this family, "chat" or "workspace".
-        place: sessions of this platform or directory.
-        agent: sessions whose last turn asked this agent.
-        pinned: only pinned, or only unpinned ones.
-        archived: only archived, or only other ones.
+        state: Sessions in this state.
+        tag: Sessions with this tag.
+        family: Sessions whose address is of this family, "chat" or "workspace".
+        place: Sessions of this platform or directory.
+        agent: Sessions whose last turn asked this agent.
+        pinned: Only pinned, or only unpinned ones.
+        archived: Only archived, or only other ones.
     """
 
     state: SessionState | None = None
@@ -150,12 +150,12 @@ class Filing(msgspec.Struct, frozen=True, kw_only=True):
     """Changes of a session that are applied together; unset fields stay as they are.
 
     Args:
-        title: the new title; None removes it.
-        pinned: whether it is pinned.
-        archived: whether it is archived.
-        metadata: replaces all metadata.
-        add_tags: tags to add.
-        remove_tags: tags to remove.
+        title: The new title; None removes it.
+        pinned: Whether it is pinned.
+        archived: Whether it is archived.
+        metadata: Replaces all metadata.
+        add_tags: Tags to add.
+        remove_tags: Tags to remove.
     """
 
     title: str | msgspec.UnsetType | None = msgspec.UNSET

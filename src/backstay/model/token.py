@@ -16,13 +16,13 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     """Information about a token, without the token itself.
 
     Attributes:
-        id: the id of the token; not secret.
-        owner: the owner whose sessions it gives access to.
-        name: a name for people.
+        id: The id of the token; not secret.
+        owner: The owner whose sessions it gives access to.
+        name: A name for people.
         kind: "api" (a program), "browser" (a signed-in browser) or "link" (signs a browser in, once).
-        created_at: in milliseconds since 1970 (UTC).
-        expires_at: likewise; None if it does not expire.
-        revoked_at: likewise; None if it was not revoked.
+        created_at: In milliseconds since 1970 (UTC).
+        expires_at: Likewise; None if it does not expire.
+        revoked_at: Likewise; None if it was not revoked.
         access: "full", or "read".
     """
 

@@ -32,21 +32,37 @@ class Completed(msgspec.Struct, frozen=True, omit_defaults=True, tag="completed"
 
 
 class Cancelled(msgspec.Struct, frozen=True, omit_defaults=True, tag="cancelled"):
-    """A client asked to cancel the turn."""
+    """A client asked to cancel the turn; see `reason`."""
 
     reason: str = ""
 
 
 class Failed(msgspec.Struct, frozen=True, omit_defaults=True, tag="failed"):
-    """The agent failed, for this `reason`."""
+    """The agent failed.
+
+    Attributes:
+        reason: What happened, for people.
+        code: The kind of failure, for programs: the name of an error class in snake case, such as `input_refused` or
+            `agent_timed_out`; `agent_raised` for any other exception of the agent.
+        hint: What to do next; may be empty.
+    """
 
     reason: str = ""
+    code: str = "agent_failed"
+    hint: str = ""
 
 
 class Interrupted(msgspec.Struct, frozen=True, omit_defaults=True, tag="interrupted"):
-    """The process died or was stopped; see `reason`."""
+    """The process died or was stopped.
+
+    Attributes:
+        reason: why, for people.
+        waiting_for_approval: whether a tool call waited for a person at that moment. It still waits: the tool has not
+            run, and the decision continues the turn.
+    """
 
     reason: str = ""
+    waiting_for_approval: bool = False
 
 
 Outcome = Completed | Cancelled | Failed | Interrupted
@@ -56,30 +72,58 @@ OUTCOMES: dict[str, type[Outcome]] = {
     "failed": Failed,
     "interrupted": Interrupted,
 }
+# The provider refuses the input itself: the messages of such a turn are left out of the history that agents read.
+REFUSALS = frozenset({"input_refused", "context_overflow"})
+
+
+_WAITING_FOR_APPROVAL = "waiting_for_approval"
+
+
+def outcome_of(name: str, reason: str, code: str, hint: str) -> Outcome:
+    """The outcome with these stored values. A failure that was stored without a code gets the usual one."""
+    match name:
+        case "failed":
+            return Failed(reason, code or Failed().code, hint)
+        case "interrupted":
+            return Interrupted(reason, waiting_for_approval=code == _WAITING_FOR_APPROVAL)
+        case _:
+            return OUTCOMES[name](reason)
+
+
+def code_and_hint_of(outcome: Outcome | None) -> tuple[str, str]:
+    """The code and the hint of an outcome, as they are stored."""
+    match outcome:
+        case Failed(code=code, hint=hint):
+            return code, hint
+        case Interrupted(waiting_for_approval=True):
+            return _WAITING_FOR_APPROVAL, ""
+        case _:
+            return "", ""
 
 
 class TurnInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A turn at one moment. Times are milliseconds since 1970 (UTC).
 
     Attributes:
-        id: the id of the turn.
-        session: its session.
-        root: the first of the turns that this one resumes; its own id if it resumes none.
-        agent: the agent that answers; None for recorded messages.
+        id: The id of the turn.
+        session: Its session.
+        root: The first of the turns that this one resumes; its own id if it resumes none.
+        agent: The agent that answers; None for recorded messages.
         state: "waiting", "running" or "ended".
-        outcome: how it ended; None before.
-        steer: whether its input is for a running turn.
-        taken_by: the running turn that took it as steering.
-        cancel_requested: whether a client asked to cancel it.
-        input: its input while it waits; after that, the input is a message of the window.
-        request_id: the id that the client gave to the request.
-        usage: the tokens and cost of its model calls.
-        created_at: when it was accepted.
-        started_at: when it started.
-        ended_at: when it ended.
-        event: the number of the event of its acceptance; its events begin there.
-        forgotten: whether a client asked that it cannot be read by its id any more; its messages stay.
-        held: whether it was imported and waits until a person releases it.
+        outcome: How it ended; None before.
+        steer: Whether its input is for a running turn.
+        taken_by: The running turn that took it as steering.
+        cancel_requested: Whether a client asked to cancel it.
+        input: Its input while it waits; after that, the input is a message of the window.
+        request_id: The id that the client gave to the request.
+        usage: The tokens and cost of its model calls.
+        created_at: When it was accepted.
+        started_at: When it started.
+        ended_at: When it ended.
+        event: The number of the event of its acceptance; its events begin there.
+        forgotten: Whether a client asked that it cannot be read by its id any more; its messages stay.
+        held: Whether it was imported and waits until a person releases it.
+        continued_by: The turn that continues this interrupted one; None if none does.
     """
 
     id: TurnId
@@ -100,26 +144,27 @@ class TurnInfo(msgspec.Struct, frozen=True, kw_only=True):
     event: int
     forgotten: bool = False
     held: bool = False
+    continued_by: TurnId | None = None
 
 
 class OpenTurn(msgspec.Struct, frozen=True, kw_only=True):
     """A running turn that its holder may write. Each write takes the last one and returns the next.
 
     Attributes:
-        id: the id of the turn.
-        session: its session.
-        owner: the owner of the session.
-        agent: the agent that answers.
-        root: the first of the turns that this one resumes.
-        window: the current window.
-        holder: the worker that runs it.
-        fence: the fence of its lease; a write under an older one raises `LeaseLost`.
-        found: the context number before the turn's own input. A live agent must know exactly this state.
-        context: the current context number.
-        event: the number of the last event that the holder wrote.
-        lease_until: when the lease expires, on the boot clock of the holder's machine.
-        input: the input message.
-        unsynced: output since the last synced write. If the database loses it in a crash, the next write stores it
+        id: The id of the turn.
+        session: Its session.
+        owner: The owner of the session.
+        agent: The agent that answers.
+        root: The first of the turns that this one resumes.
+        window: The current window.
+        holder: The worker that runs it.
+        fence: The fence of its lease; a write under an older one raises `LeaseLost`.
+        found: The context number before the turn's own input. A live agent must know exactly this state.
+        context: The current context number.
+        event: The number of the last event that the holder wrote.
+        lease_until: When the lease expires, on the boot clock of the holder's machine.
+        input: The input message.
+        unsynced: Output since the last synced write. If the database loses it in a crash, the next write stores it
             again.
     """
 
@@ -158,10 +203,10 @@ class Checkpointed(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a checkpoint.
 
     Attributes:
-        open: the open turn for the next write.
-        inbox: the inbox.
-        steering: the steering inputs that were taken.
-        keys: the idempotency key of each stored call.
+        open: The open turn for the next write.
+        inbox: The inbox.
+        steering: The steering inputs that were taken.
+        keys: The idempotency key of each stored call.
     """
 
     open: OpenTurn
@@ -181,11 +226,11 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     """A submission that is durable now.
 
     Attributes:
-        turn: the turn.
-        session: its session after the submission.
-        repeated: whether this request was accepted before, and nothing was written.
-        opened: the open turn, if it started at once in the submitting worker.
-        forked_from: the busy session, if the turn went into a fork of it.
+        turn: The turn.
+        session: Its session after the submission.
+        repeated: Whether this request was accepted before, and nothing was written.
+        opened: The open turn, if it started at once in the submitting worker.
+        forked_from: The busy session, if the turn went into a fork of it.
     """
 
     turn: TurnInfo
@@ -199,10 +244,10 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     """Messages that are durable now.
 
     Attributes:
-        turn: its state is "waiting" if the messages were queued behind a running turn.
-        session: its session after the submission.
-        messages: the ids of the messages.
-        repeated: whether this request was accepted before, and nothing was written.
+        turn: Its state is "waiting" if the messages were queued behind a running turn.
+        session: Its session after the submission.
+        messages: The ids of the messages.
+        repeated: Whether this request was accepted before, and nothing was written.
     """
 
     turn: TurnInfo
@@ -215,20 +260,20 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     """An ended turn, and the next one if it starts in the same transaction.
 
     Attributes:
-        turn: the ended turn.
-        event: the number of the session's last event.
-        messages: the ids of the messages that it added.
-        revision: the session's revision.
-        window: the window right after the turn's own messages, before anything else.
-        length: the number of messages at that moment.
-        context: the context number at that moment.
-        unbroken: whether only this holder's own writes changed the context since the turn began.
-        opened: the next turn, or the requested compaction, under the same lease.
+        turn: The ended turn.
+        event: The number of the session's last event.
+        messages: The messages that it added.
+        revision: The session's revision.
+        window: The window right after the turn's own messages, before anything else.
+        length: The number of messages at that moment.
+        context: The context number at that moment.
+        unbroken: Whether only this holder's own writes changed the context since the turn began.
+        opened: The next turn, or the requested compaction, under the same lease.
     """
 
     turn: TurnInfo
     event: int
-    messages: tuple[MessageId, ...]
+    messages: tuple[Message, ...]
     revision: int
     window: WindowId
     length: int
@@ -248,17 +293,17 @@ class ToolCallRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of the tool-effect ledger. Times are milliseconds since 1970 (UTC).
 
     Attributes:
-        turn: the turn that made the call.
-        root: the first of the turns that it resumes.
-        ordinal: the number of the call, counted from 0 over all turns with this root.
-        call: the id of the call within its turn.
-        name: the tool.
-        arguments_hash: the hash of the arguments; an approval is bound to it.
-        approval: whether a person was asked, and the decision.
+        turn: The turn that made the call.
+        root: The first of the turns that it resumes.
+        ordinal: The number of the call, counted from 0 over all turns with this root.
+        call: The id of the call within its turn.
+        name: The tool.
+        arguments_hash: The hash of the arguments; an approval is bound to it.
+        approval: Whether a person was asked, and the decision.
         effect: "called" (no result yet), "returned", or "unknown" (it may have run).
-        started_at: when the call was stored, just before its tool ran; with approval, when a person approved it. None
+        started_at: When the call was stored, just before its tool ran; with approval, when a person approved it. None
             if it never ran.
-        ended_at: when its result was stored. None if the effect is unknown.
+        ended_at: When its result was stored. None if the effect is unknown.
         run_again: "approved" once a person lets a call of unknown effect run again, and "used" once it did.
     """
 
@@ -284,12 +329,12 @@ class Rotated(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a rotation.
 
     Attributes:
-        window: the window of the compaction.
+        window: The window of the compaction.
         won: False if there was nothing to do, or another process was first.
-        revision: the session's revision.
-        context: its context number.
-        length: the number of messages in the window.
-        open: the next open turn, if a turn rotated its own session.
+        revision: The session's revision.
+        context: Its context number.
+        length: The number of messages in the window.
+        open: The next open turn, if a turn rotated its own session.
     """
 
     window: Window

@@ -23,8 +23,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
         start: the number of messages at its beginning that are shared with earlier windows, or summarise them.
         event: the number of the event of its opening.
         at: when it was opened, in milliseconds since 1970 (UTC).
-        behind: for a compaction, the window whose first `behind_until` messages its summary replaces.
-        behind_until: see `behind`.
+        summarises: for a compaction, the window whose first `summarises_until` messages its summary replaces.
+        summarises_until: see `summarises`.
     """
 
     id: WindowId
@@ -34,18 +34,18 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     start: int
     event: int
     at: int
-    behind: WindowId | None = None
-    behind_until: int | None = None
+    summarises: WindowId | None = None
+    summarises_until: int | None = None
 
 
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
     """The window of the session after an undo or redo.
 
     Attributes:
-        window: the current window.
-        revision: the session's revision.
-        context: its context number.
-        length: the number of messages in the window.
+        window: The current window.
+        revision: The session's revision.
+        context: Its context number.
+        length: The number of messages in the window.
     """
 
     window: Window

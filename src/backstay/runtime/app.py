@@ -11,7 +11,7 @@ from typing import Literal, Self
 
 from backstay.agents.adapters import AgentLike, maker_of
 from backstay.clock import Clock, SystemClock
-from backstay.errors import ConfigError, Conflict, NotFound, StoreError
+from backstay.errors import ConfigError, Conflict, NotFound, SessionBusy, StoreError
 from backstay.model.codec import check_name
 from backstay.model.ids import TurnId
 from backstay.model.limits import Limits
@@ -58,6 +58,7 @@ def open_app(
     per_owner: OwnerLimits | None = None,
     notify: bool = True,
     claim: Claim = "any",
+    debug: bool = False,
 ) -> "App":
     """Open an app on the store at a path or URL, to be used with `async with`.
 
@@ -73,13 +74,15 @@ def open_app(
         lease_seconds: A process that has not renewed its lease for this long counts as dead.
         on_interrupt: With `resume`, interrupted turns that this app finds are continued by the same agent with the
             partial output; with `leave` they wait for a person to retry them.
-        titler: Proposes a title after a completed turn of a session that has none.
+        titler: Proposes a title after a completed turn of a session that has none, or only its first words.
         compaction: When and how windows that get too long are compacted; None: they are not.
         pooling: How many live agents are kept between turns.
         per_owner: Limits for each owner in this process.
         notify: Wake followers at once after a write. Without it they notice the write at the next poll.
         claim: With `own`, the app starts only the turns that it sent, and those before them: for an app that closes
             again soon.
+        debug: Store the traceback of an agent that raises in the reason of its failed turn, where every client sees it.
+            It may quote what users said: use it on a developer's machine only.
 
     Returns:
         The app.
@@ -88,7 +91,7 @@ def open_app(
         ConfigError: An argument is not valid.
     """
     if not lease_seconds > 0:
-        raise ConfigError(f"a lease of {lease_seconds!r} seconds would never hold", hint="Give a positive number.")
+        raise ConfigError(f"lease_seconds is {lease_seconds!r}", hint="Give a positive number.")
     if on_interrupt not in ("leave", "resume"):
         raise ConfigError(f"on_interrupt is {on_interrupt!r}", hint="Use 'leave' or 'resume'.")
     if claim not in ("any", "own"):
@@ -108,6 +111,7 @@ def open_app(
         per_owner=per_owner or OwnerLimits(),
         notify=notify,
         claim=claim,
+        debug=debug,
     )
 
 
@@ -144,9 +148,11 @@ class App(OwnerSessions):
         per_owner: OwnerLimits,
         notify: bool,
         claim: Claim,
+        debug: bool,
     ) -> None:
         super().__init__(owner)
         self._claim: Claim = claim
+        self._debug = debug
         self._on_interrupt, self._titler = on_interrupt, titler
         self._compaction, self._pooling, self._per_owner = compaction, pooling, per_owner
         # Without a clock the store uses its own; on PostgreSQL that is the database server's.
@@ -173,7 +179,7 @@ class App(OwnerSessions):
         return self
 
     async def _begin(self, store: AsyncStore) -> None:
-        poll_delay, claim_delay = PollDelay(self._timing.poll), PollDelay(self._timing.poll)
+        poll_delay, claim_delay = (PollDelay(self._timing.poll, store.min_poll_delay) for _ in range(2))
         self._polling, self._claiming, self._claim_delay = None, None, claim_delay
         try:
             supervisor = self._supervise(store, Notifier(store, poll_delay, notify=self._notify))
@@ -262,7 +268,7 @@ class App(OwnerSessions):
         await supervisor.store.close()
 
     def owned_by(self, owner: str) -> OwnerSessions:
-        """The sessions of another owner than the app's own: for servers, which serve many.
+        """Return the part of this app that belongs to another owner. Servers use it, because they serve many owners.
 
         Args:
             owner: The owner.
@@ -312,8 +318,8 @@ class App(OwnerSessions):
         """Do the housekeeping for all owners: close, delete, fold and index.
 
         Args:
-            keep_closed_for: Delete sessions that were closed for longer than so many seconds; None: delete none.
-            fold_after: Fold the deltas of turns that ended so many seconds ago.
+            keep_closed_for: Delete sessions that were closed more than this many seconds ago; None: delete none.
+            fold_after: Fold the deltas of turns that ended at least this many seconds ago.
 
         Returns:
             How much was done.
@@ -369,6 +375,7 @@ class App(OwnerSessions):
             timing=self._timing,
             lease_seconds=self._lease_seconds,
             follows_on=self._claim == "any",
+            debug=self._debug,
         )
 
     async def _open_store(self) -> Store:
@@ -398,6 +405,7 @@ class App(OwnerSessions):
         version, reaped, closing = -1, 0.0, supervisor.runner.closing
         failures = 0
         while not closing.is_set():
+            claimed, began = False, asyncio.get_running_loop().time()
             try:
                 if self._age(reaped) >= self._timing.reap:
                     reaped = asyncio.get_running_loop().time()
@@ -406,7 +414,7 @@ class App(OwnerSessions):
                 now = await supervisor.store.version()
                 if now != version or self._has_room:
                     self._has_room = False
-                    await self._claim_all(supervisor)
+                    claimed = await self._claim_all(supervisor)
                     version = now
                 if failures:
                     log.warning("waiting turns are claimed again", extra={"failures": failures})
@@ -417,7 +425,8 @@ class App(OwnerSessions):
                 if not failures:
                     log.warning("waiting turns could not be claimed", exc_info=True)
                 failures += 1
-            await delay.wait()
+            # Turns that were found were worth the poll: the next one may arrive at once.
+            await delay.wait(0.0 if claimed else self._age(began))
 
     async def _reap_and_resume(self, supervisor: TaskSupervisor) -> None:
         """End the turns of dead workers, and resume interrupted turns if that is the policy."""
@@ -431,6 +440,14 @@ class App(OwnerSessions):
             if turn not in self._not_resumable:
                 await self._resume(supervisor, turn, owner)
 
+    async def _continue_decided(self, supervisor: TaskSupervisor) -> None:
+        """Continue the interrupted turns that waited for a person, who has decided."""
+        if supervisor.own is not None:
+            return  # The turns of others are not ours to run.
+        for turn, owner in await supervisor.store.run(commands.decided(supervisor.runner.served)):
+            if turn not in self._not_resumable:
+                await self._resume(supervisor, turn, owner)
+
     async def _resume(self, supervisor: TaskSupervisor, turn: TurnId, owner: str) -> None:
         if supervisor.running.is_full(owner):
             return  # A later pass resumes it.
@@ -438,21 +455,30 @@ class App(OwnerSessions):
             supervisor.start(
                 await supervisor.store.run(commands.resume(turn, owner=owner, agents=supervisor.runner.served))
             )
+        except SessionBusy:
+            return  # Another process was first, or a message arrived. If it still can continue, it is listed again.
         except (NotFound, Conflict) as error:
             self._not_resumable.add(turn)
             log.info("interrupted turn is left as it is", extra={"turn": turn, "error": str(error)})
 
-    async def _claim_all(self, supervisor: TaskSupervisor) -> None:
-        """Claim and start waiting turns. A claim is never cancelled, so that no turn is opened and then not run."""
+    async def _claim_all(self, supervisor: TaskSupervisor) -> bool:
+        """Claim and start waiting turns; whether there were any.
+
+        A claim is never cancelled, so that no turn is opened and then not run.
+        """
         store, served = supervisor.store, supervisor.runner.served
+        claimed = False
         while len(served):
             except_owners = supervisor.running.full_owners()
             if not await store.call(Store.has_work, served, except_owners=except_owners):
-                return
+                break
             opened = await self._claim_one(supervisor)
             if opened is None:
-                return
+                break
             supervisor.start(opened)
+            claimed = True
+        await self._continue_decided(supervisor)
+        return claimed
 
     async def _claim_one(self, supervisor: TaskSupervisor) -> OpenTurn | None:
         store, served = supervisor.store, supervisor.runner.served

@@ -14,16 +14,21 @@ from backstay.model.limits import Limits
 from backstay.runtime.observer import Observer
 from backstay.store import Store
 from backstay.store.commands import Read, Write
-from backstay.store.engine import Pending
+from backstay.store.engine import Pending, WouldBlock
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 READERS = 8
+# So many short reads may follow each other before the loop runs other tasks.
+SHORT_READS = 8
 
 
 class AsyncStore:
-    """Runs commands for an event loop: writes on the store's own writer thread, reads on a small pool of threads."""
+    """Runs commands for an event loop: writes on the store's own writer thread, long reads on a pool of threads.
+
+    Short reads run on the loop itself, where the engine allows it.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -34,13 +39,17 @@ class AsyncStore:
         self._done: deque[asyncio.Future[None]] = deque()
         self._called = False
         self._closed = False
+        self._short_reads = 0
 
     async def run(self, command: Write[T] | Read[T]) -> T:
         """Run a command. A write whose caller is cancelled before the write has begun never runs."""
         self.require_own_loop()
         self.require_open()
         if isinstance(command, Read):
-            return await self._loop.run_in_executor(self._threads, self._store.run, command)
+            return await self._read(command)
+        glance = self._store.glance(command)
+        if glance is not None and (known := await self._read(glance)) is not None:
+            return known
         done, began = self._loop.create_future(), self._loop.time()
         pending = self._store.start(command, partial(self._finished, done))
         late = self._loop.call_later(self._store.wait_seconds, self._withdraw, pending, done)
@@ -55,6 +64,25 @@ class AsyncStore:
         result = pending.result()
         self.observer.wrote(command.name, self._loop.time() - began)
         return result
+
+    async def _read(self, command: Read[T]) -> T:
+        """Run a read here if it is short: a switch to another thread and back takes longer than most reads."""
+        if not command.long:
+            await self._let_others_run()
+            with suppress(WouldBlock):
+                return self._store.read_now(command)
+        return await self._loop.run_in_executor(self._threads, self._store.run, command)
+
+    async def _let_others_run(self) -> None:
+        """Suspend a task after some short reads in a row: a task that only reads would never let the loop go on."""
+        if self._short_reads == 0:
+            self._loop.call_soon(self._forget_short_reads)
+        self._short_reads += 1
+        if self._short_reads > SHORT_READS:
+            await asyncio.sleep(0)
+
+    def _forget_short_reads(self) -> None:
+        self._short_reads = 0
 
     async def call(self, method: Callable[Concatenate[Store, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a method of the store that is several transactions, such as `Store.search`, on a thread."""
@@ -72,8 +100,17 @@ class AsyncStore:
         """The name of this machine in workspace addresses."""
         return self._store.host
 
+    @property
+    def min_poll_delay(self) -> float:
+        """The shortest time between two polls that hints cause, in seconds."""
+        return self._store.min_poll_delay
+
     async def version(self) -> int:
         """Read the version of the store: a number that changes whenever any process commits."""
+        self.require_own_loop()
+        self.require_open()
+        with suppress(WouldBlock):
+            return self._store.version_now()
         return await self.call(Store.version)
 
     def on_commit(self, *callbacks: Callable[[], None]) -> None:
@@ -84,7 +121,7 @@ class AsyncStore:
                 for callback in callbacks:
                     self._loop.call_soon_threadsafe(callback)
 
-        self._store.heed(notify)
+        self._store.watch_hints(notify)
 
     async def close(self) -> None:
         """Close the store. The threads end after the reads that are under way."""

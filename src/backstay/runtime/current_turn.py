@@ -18,9 +18,14 @@ def current() -> AgentTurn:
         The turn, as the agent sees it.
 
     Raises:
-        LookupError: the code runs outside a turn, or in a thread without a copy of the context.
+        LookupError: The code runs outside a turn, or in a thread without a copy of the context.
     """
-    return _current.get()
+    try:
+        return _current.get()
+    except LookupError:
+        raise LookupError(
+            "no turn runs in this task or thread; start threads with contextvars.copy_context().run"
+        ) from None
 
 
 def set_current(turn: AgentTurn) -> None:

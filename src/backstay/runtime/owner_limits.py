@@ -13,12 +13,12 @@ class OwnerLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The resources that one owner may use in one process. None means no limit.
 
     Args:
-        running_turns: turns that run at once. Further turns wait in their sessions until one of these ends.
-        live_agents: live agents that are kept between turns. The least recently used one is closed for a new one.
-        agent_processes: processes of live agents, in use or kept. A turn waits until one of them ends.
+        running_turns: Turns that run at once. Further turns wait in their sessions until one of these ends.
+        live_agents: Live agents that are kept between turns. The least recently used one is closed for a new one.
+        agent_processes: Processes of live agents, in use or kept. A turn waits until one of them ends.
 
     Raises:
-        ConfigError: a limit is less than 1.
+        ConfigError: A limit is less than 1.
     """
 
     running_turns: int | None = None

@@ -3,24 +3,28 @@
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import BinaryIO, TypeVar
 
 from backstay.errors import StoreUnavailable
 from backstay.model.addresses.address import Address
 from backstay.model.codec import check_name
-from backstay.model.content import Content
+from backstay.model.content import Attachment, Content
 from backstay.model.documents.document import Export, Imported
 from backstay.model.event import Cursor, FeedEvent
+from backstay.model.files.file_source import FileSource
 from backstay.model.ids import SessionId, TurnId
-from backstay.model.limits import Limits
+from backstay.model.limits import READ_LIMIT, Limits
 from backstay.model.search.results import SearchPage
-from backstay.model.session import SessionCursor, SessionFilter, SessionPage, Ttl
+from backstay.model.session import Resolved, SessionCursor, SessionFilter, SessionInfo, SessionPage, Ttl
 from backstay.model.turn import IfBusy
+from backstay.runtime.attachments.attachment_reader import AttachmentReader
+from backstay.runtime.attachments.file_upload import upload_file
 from backstay.runtime.events.follow import follow_all
 from backstay.runtime.events.notifier import Notifier, Subscription
 from backstay.runtime.owner_scope import OwnerScope
 from backstay.runtime.session_handle import Session
-from backstay.runtime.turn_handle import Turn, turn_of
+from backstay.runtime.turn_handle import Turn, resume_turn, turn_of
 from backstay.store import Store, commands
 from backstay.store.commands import ANY, Read, Write
 
@@ -106,7 +110,7 @@ class OwnerSessions:
     async def session(
         self, which: Address | SessionId | None = None, *, ttl: Ttl | None = None, agent: str = "default"
     ) -> Session:
-        """Open a session: the one behind an address, created if need be; the one with an id; or a new one.
+        """Open a session: by its address (it is created if needed), by its id, or a new one.
 
         Args:
             which: An address, a session id, or None for a new session.
@@ -119,7 +123,7 @@ class OwnerSessions:
         Raises:
             NotFound: The owner has no session with this id.
             InvalidPayload: An argument is not valid.
-            QuotaExceeded: The owner has as many sessions as it may have.
+            QuotaExceeded: The owner has reached its limit of sessions.
         """
         scope = self._scope
         check_name("the agent's name", agent, scope.supervisor.store.limits.name_bytes)
@@ -130,6 +134,51 @@ class OwnerSessions:
         else:
             found = await scope.run(commands.session(which, owner=self.owner))
         return Session(scope, found.id, agent)
+
+    async def resolve(self, address: Address, *, ttl: Ttl | None = None) -> Resolved:
+        """Find the session of an address, or create it, and tell which of the two.
+
+        Args:
+            address: The address.
+            ttl: When the session expires. Without it an existing session keeps the one it has.
+
+        Returns:
+            The session, and whether it was created, resumed, or replaces one that was over.
+
+        Raises:
+            InvalidPayload: The time to live is not valid.
+            QuotaExceeded: The owner has as many sessions as it may have.
+        """
+        return await self._scope.run(commands.resolve(address, owner=self.owner, ttl=ttl))
+
+    async def at(self, address: Address) -> SessionInfo:
+        """Find the session that an address leads to. None is created.
+
+        Args:
+            address: The address.
+
+        Returns:
+            The session.
+
+        Raises:
+            NotFound: The address leads to no session of the owner.
+        """
+        return await self._scope.run(commands.at(address, owner=self.owner))
+
+    async def beginning_with(self, prefix: str, *, limit: int = 20) -> tuple[SessionInfo, ...]:
+        """Find sessions by the first letters of their ids.
+
+        Args:
+            prefix: The first letters, with `ses_`.
+            limit: How many sessions are read at most.
+
+        Returns:
+            The sessions.
+
+        Raises:
+            InvalidPayload: An argument is not valid.
+        """
+        return await self._scope.run(commands.beginning_with(prefix, owner=self.owner, limit=limit))
 
     async def send(
         self,
@@ -143,7 +192,7 @@ class OwnerSessions:
         ttl: Ttl | None = None,
         allow_unserved: bool = False,
     ) -> Turn:
-        """Send a message to a session, or to an address whose session is created if there is none.
+        """Send a message to a session, or to an address. The session of the address is created if needed.
 
         The message is durable when this returns. The agent answers in the background.
 
@@ -151,10 +200,11 @@ class OwnerSessions:
             to: A session id or an address.
             content: The message.
             agent: The agent that answers. None: the one that was asked last in the session, or else `default`.
-            request_id: Names one request of its owner. A request that was accepted before is the same turn, however it
-                is sent and wherever the address leads by now. Begin it with platform and chat (`telegram/42/1001`).
+            request_id: Names one request of its owner. Repeating it returns the same
+                turn, even if the address points to another session by now. Begin it with platform and chat
+                (`telegram/42/1001`).
             if_busy: The policy if a turn runs or waits in the session.
-            expect_revision: The revision that the caller has seen; None: any.
+            expect_revision: The revision that the session must have; None: any.
             ttl: When the session expires. Without it the session keeps the one it has.
             allow_unserved: Let the message wait for an agent that no process serves or has served.
 
@@ -169,14 +219,15 @@ class OwnerSessions:
             SessionEnded: The session was ended.
             SessionExpired: The session has expired.
             UnknownAgent: No process serves or has served the agent.
-            QuotaExceeded: The owner stores as much as it may.
+            QuotaExceeded: The owner has reached its limit of stored bytes.
             InvalidPayload: An argument is not valid.
             TooLarge: The message is too long.
         """
         scope = self._scope  # Read once: the app may close before the message is stored.
         accepted = await scope.supervisor.accept(
             self.owner,
-            lambda start: commands.submit(
+            partial(
+                commands.submit,
                 to,
                 content,
                 owner=self.owner,
@@ -185,11 +236,48 @@ class OwnerSessions:
                 if_busy=if_busy,
                 expect_revision=expect_revision,
                 ttl=ttl,
-                start=start,
                 allow_unserved=allow_unserved,
             ),
         )
         return turn_of(scope, accepted)
+
+    async def upload(self, file: FileSource, *, name: str | None = None, media_type: str | None = None) -> Attachment:
+        """Upload a file, for messages of any session of the owner. Equal bytes are stored once.
+
+        The file is read chunk by chunk. If no message uses it within a day, it is dropped.
+
+        Args:
+            file: A path, bytes, or a file opened in binary mode, which is read from its current position.
+            name: The name that readers see; None: the file's own name.
+            media_type: The type of the content, such as `image/png`; None: guessed from the name.
+
+        Returns:
+            The attachment: put it into a message, `send([Text("…"), attachment])`.
+
+        Raises:
+            OSError: The file cannot be read.
+            TooLarge: The file is larger than `Limits.blob_bytes`.
+            QuotaExceeded: The owner has reached its limit of stored bytes.
+            InvalidPayload: `file` is not a file.
+        """
+        return await upload_file(self._scope.supervisor.store, self.owner, file, name, media_type)
+
+    async def download(self, attachment: Attachment, *, limit: int = READ_LIMIT) -> bytes:
+        """Read the bytes of an attachment.
+
+        Args:
+            attachment: The attachment, as it is in the parts of a message.
+            limit: The most bytes that are read into memory.
+
+        Returns:
+            All bytes of the attachment.
+
+        Raises:
+            TooLarge: The attachment has more than `limit` bytes.
+            NotFound: The owner has no such attachment.
+            InvalidPayload: The value is not an attachment.
+        """
+        return await AttachmentReader(self._scope.supervisor.store, self.owner).read(attachment, limit)
 
     async def turn(self, turn: TurnId) -> Turn:
         """Open a turn that was accepted before, by any process.
@@ -213,18 +301,16 @@ class OwnerSessions:
             turn: The interrupted turn.
 
         Returns:
-            The new turn that continues it.
+            The turn that continues it: a new one, or the one that does so already.
 
         Raises:
             NotFound: The owner has no such turn.
             NothingToDo: The turn was not interrupted.
             Conflict: The turn is not the last one of its session, or its agent does not answer here.
-            SessionBusy: A turn runs or waits in the session.
-            QuotaExceeded: The owner already runs as many turns as it may in this process.
+            SessionBusy: Another turn runs or waits in the session.
+            QuotaExceeded: The owner already runs its maximum number of turns in this process.
         """
-        scope = self._scope
-        opened = await scope.supervisor.resume(turn, self.owner)
-        return Turn(scope, await scope.run(commands.turn(opened.id, owner=self.owner)))
+        return await resume_turn(self._scope, turn)
 
     async def sessions(
         self, filter: SessionFilter = ANY, *, after: SessionCursor | None = None, limit: int = 50
@@ -293,15 +379,15 @@ class OwnerSessions:
         Args:
             export: The document, its bytes, or a binary file; a file is read line by line and takes little memory.
             new_ids: Always make a copy with new ids. Otherwise ids are kept if all of them are free.
-            addresses: Let the document's addresses lead to the session, except those that lead elsewhere already.
+            addresses: Point the document's addresses to the session, except those that point to another session.
 
         Returns:
             The session, and how its ids and addresses were imported.
 
         Raises:
-            InvalidPayload: No store could have made the document; the error names the place.
+            InvalidPayload: The document is invalid; the error names the location.
             TooLarge: The document or a part of it is too large.
-            QuotaExceeded: The owner stores as much as it may.
+            QuotaExceeded: The owner has reached its limit of stored bytes.
         """
         supervisor = self._scope.supervisor
         imported = await supervisor.store.call(
@@ -328,7 +414,7 @@ class OwnerSessions:
 
         Args:
             sessions: The sessions.
-            everything: Wake the subscriber also when anything at all is written.
+            everything: Wake the subscriber also after every write to the store.
 
         Yields:
             The subscription.

@@ -2,22 +2,30 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import BinaryIO
 
 from backstay.errors import AgentFailed, HistoryChanged, NotFound
-from backstay.model.content import Content
+from backstay.model.addresses.address import Address
+from backstay.model.content import Attachment, Content
 from backstay.model.documents.document import Export
 from backstay.model.event import UNSEEN, Cursor, Event
+from backstay.model.files.file_source import FileSource
+from backstay.model.history.chat_messages import MessageLike
 from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
-from backstay.model.message import Message, NewMessage
-from backstay.model.session import Deleted, SessionInfo
-from backstay.model.turn import Completed, IfBusy, Recorded, TurnInfo
+from backstay.model.limits import READ_LIMIT
+from backstay.model.marks import Marks
+from backstay.model.message import Message
+from backstay.model.session import Deleted, Filing, SessionInfo
+from backstay.model.turn import Completed, IfBusy, Interrupted, Recorded, TurnInfo
 from backstay.model.window import Moved, Window
+from backstay.runtime.attachments.attachment_reader import AttachmentReader
+from backstay.runtime.attachments.file_upload import upload_file
 from backstay.runtime.compaction.policy import CompactionRequest
 from backstay.runtime.events.follow import follow
 from backstay.runtime.owner_scope import OwnerScope
 from backstay.runtime.task_supervisor import Submission
-from backstay.runtime.turn_handle import Turn, turn_of
+from backstay.runtime.turn_handle import Turn, resume_turn, turn_of
 from backstay.store import Store, commands
 
 
@@ -53,9 +61,9 @@ class Session:
 
         Args:
             content: The message.
-            request_id: Names one request of its owner, however it is sent. A repetition is the first turn.
+            request_id: Identifies the request among all requests of the owner. Repeating it returns the first turn.
             if_busy: The policy if a turn runs or waits in the session.
-            expect_revision: The revision that the caller has seen; None: any.
+            expect_revision: The revision that the session must have; None: any.
             agent: The agent that answers; None: the agent of this handle.
             allow_unserved: Let the message wait for an agent that no process serves or has served.
 
@@ -70,13 +78,14 @@ class Session:
             SessionEnded: The session was ended.
             SessionExpired: The session has expired.
             UnknownAgent: No process serves or has served the agent.
-            QuotaExceeded: The owner stores as much as it may.
+            QuotaExceeded: The owner has reached its limit of stored bytes.
             InvalidPayload: An argument is not valid.
             TooLarge: The message is too long.
         """
         accepted = await self._scope.supervisor.accept(
             self.owner,
-            lambda start: commands.submit(
+            partial(
+                commands.submit,
                 self.id,
                 content,
                 owner=self.owner,
@@ -84,7 +93,6 @@ class Session:
                 request_id=request_id,
                 if_busy=if_busy,
                 expect_revision=expect_revision,
-                start=start,
                 allow_unserved=allow_unserved,
             ),
         )
@@ -95,7 +103,7 @@ class Session:
 
         Args:
             content: The message.
-            request_id: Names one request of its owner. A repetition is the first turn.
+            request_id: Identifies the request among all requests of the owner. Repeating it returns the first turn.
 
         Returns:
             The turn of the message.
@@ -105,26 +113,26 @@ class Session:
             RequestMismatch: The request id was used with other content, or for another conversation.
             SessionEnded: The session was ended.
             SessionExpired: The session has expired.
-            QuotaExceeded: The owner stores as much as it may.
+            QuotaExceeded: The owner has reached its limit of stored bytes.
             InvalidPayload: An argument is not valid.
             TooLarge: The message is too long.
         """
         return await self._accepted(
-            lambda start: commands.submit(
+            partial(
+                commands.submit,
                 self.id,
                 content,
                 owner=self.owner,
                 agent=None,
                 request_id=request_id,
                 if_busy="steer",
-                start=start,
                 allow_unserved=False,
             )
         )
 
     async def record(
         self,
-        messages: Sequence[NewMessage],
+        messages: Sequence[MessageLike],
         *,
         request_id: str | None = None,
         if_busy: IfBusy = "enqueue",
@@ -133,10 +141,11 @@ class Session:
         """Add finished messages of an agent that runs elsewhere, as one turn.
 
         Args:
-            messages: The messages. A tool result must answer an open call.
-            request_id: Names one request of its owner. A repetition is the first turn.
+            messages: The messages, as `NewMessage`s or as dictionaries of the Chat Completions API, such as
+                `{"role": "user", "content": "hello"}`. A tool result must answer an open call.
+            request_id: Identifies the request among all requests of the owner. Repeating it returns the first turn.
             if_busy: `enqueue` or `reject`: whether the messages wait behind a running turn.
-            expect_revision: The revision that the caller has seen; None: any.
+            expect_revision: The revision that the session must have; None: any.
 
         Returns:
             The turn, its session, and the ids of the messages.
@@ -148,7 +157,7 @@ class Session:
             SessionBusy: A turn runs, and `if_busy` is `reject`.
             SessionEnded: The session was ended.
             SessionExpired: The session has expired.
-            QuotaExceeded: The owner stores as much as it may.
+            QuotaExceeded: The owner has reached its limit of stored bytes.
             InvalidPayload: An argument is not valid, or a tool result answers no open call.
             TooLarge: A message is too long.
         """
@@ -163,6 +172,44 @@ class Session:
             )
         )
 
+    async def upload(self, file: FileSource, *, name: str | None = None, media_type: str | None = None) -> Attachment:
+        """Upload a file, for messages of any session of the owner. Equal bytes are stored once.
+
+        The file is read chunk by chunk. If no message uses it within a day, it is dropped.
+
+        Args:
+            file: A path, bytes, or a file opened in binary mode, which is read from its current position.
+            name: The name that readers see; None: the file's own name.
+            media_type: The type of the content, such as `image/png`; None: guessed from the name.
+
+        Returns:
+            The attachment: put it into a message, `send([Text("…"), attachment])`.
+
+        Raises:
+            OSError: The file cannot be read.
+            TooLarge: The file is larger than `Limits.blob_bytes`.
+            QuotaExceeded: The owner has reached its limit of stored bytes.
+            InvalidPayload: `file` is not a file.
+        """
+        return await upload_file(self._scope.supervisor.store, self.owner, file, name, media_type)
+
+    async def download(self, attachment: Attachment, *, limit: int = READ_LIMIT) -> bytes:
+        """Read the bytes of an attachment.
+
+        Args:
+            attachment: The attachment, as it is in the parts of a message.
+            limit: The most bytes that are read into memory.
+
+        Returns:
+            All bytes of the attachment.
+
+        Raises:
+            TooLarge: The attachment has more than `limit` bytes.
+            NotFound: The owner has no such attachment.
+            InvalidPayload: The value is not an attachment.
+        """
+        return await AttachmentReader(self._scope.supervisor.store, self.owner).read(attachment, limit)
+
     async def retry(
         self,
         *,
@@ -175,8 +222,8 @@ class Session:
 
         Args:
             agent: The agent that answers; None: the one that answered before.
-            request_id: Names one request of its owner. A repetition is the first turn.
-            expect_revision: The revision that the caller has seen; None: any.
+            request_id: Identifies the request among all requests of the owner. Repeating it returns the first turn.
+            expect_revision: The revision that the session must have; None: any.
             allow_unserved: Let the input wait for an agent that no process serves or has served.
 
         Returns:
@@ -194,13 +241,13 @@ class Session:
             InvalidPayload: An argument is not valid.
         """
         return await self._accepted(
-            lambda start: commands.retry(
+            partial(
+                commands.retry,
                 self.id,
                 owner=self.owner,
                 agent=agent,
                 request_id=request_id,
                 expect_revision=expect_revision,
-                start=start,
                 allow_unserved=allow_unserved,
             )
         )
@@ -221,15 +268,15 @@ class Session:
             message: The message to replace.
             content: The new message.
             agent: The agent that answers; None: the one that answered before.
-            request_id: Names one request of its owner. A repetition is the first turn.
-            expect_revision: The revision that the caller has seen; None: any.
+            request_id: Identifies the request among all requests of the owner. Repeating it returns the first turn.
+            expect_revision: The revision that the session must have; None: any.
             allow_unserved: Let the message wait for an agent that no process serves or has served.
 
         Returns:
             The turn that answers.
 
         Raises:
-            NotFound: The owner has no such session, or the session does not read the message.
+            NotFound: The owner has no such session, or its history does not contain the message.
             RequestMismatch: The request id was used for something else.
             RevisionMismatch: The session is at another revision.
             SessionBusy: A turn runs or waits.
@@ -240,7 +287,8 @@ class Session:
             TooLarge: The message is too long.
         """
         return await self._accepted(
-            lambda start: commands.edit(
+            partial(
+                commands.edit,
                 self.id,
                 message,
                 content,
@@ -248,10 +296,27 @@ class Session:
                 agent=agent,
                 request_id=request_id,
                 expect_revision=expect_revision,
-                start=start,
                 allow_unserved=allow_unserved,
             )
         )
+
+    async def resume(self) -> Turn:
+        """Continue the last turn in this process, after it was interrupted.
+
+        Returns:
+            The turn that continues it: a new one, or the one that does so already.
+
+        Raises:
+            NotFound: The session does not exist.
+            NothingToDo: The last turn was not interrupted.
+            Conflict: Its input was compacted, or its agent does not answer here.
+            SessionBusy: A turn runs or waits in the session.
+            QuotaExceeded: The owner already runs as many turns as it may in this process.
+        """
+        last = await self._scope.run(commands.last_turn(self.id, owner=self.owner))
+        if last.root != last.id and not isinstance(last.outcome, Interrupted):
+            return Turn(self._scope, last)  # Another process was first: a decision on a call continues its turn.
+        return await resume_turn(self._scope, last.id)
 
     async def turn(self, turn: TurnId) -> Turn:
         """Open a turn of this session that was accepted before, by any process.
@@ -281,6 +346,27 @@ class Session:
         """
         return await self._scope.run(commands.waiting(self.id, owner=self.owner))
 
+    async def reorder(self, turns: Sequence[TurnId], *, expect_revision: int | None = None) -> tuple[TurnInfo, ...]:
+        """Change the order of the waiting turns. `Turn.edit` and `Turn.withdraw` change one of them.
+
+        Args:
+            turns: The ids of all waiting turns, in the order in which they are to run.
+            expect_revision: The revision that the caller has seen; None: any.
+
+        Returns:
+            The waiting turns in their new order.
+
+        Raises:
+            NotFound: The owner has no such session.
+            Conflict: These are not the turns that wait now.
+            RevisionMismatch: The session is at another revision.
+            SessionEnded: The session was ended.
+            SessionExpired: The session has expired.
+        """
+        return await self._scope.run(
+            commands.reorder(self.id, turns, owner=self.owner, expect_revision=expect_revision)
+        )
+
     # --- reading ----------------------------------------------------------------------------------------------------
 
     async def read(self) -> SessionInfo:
@@ -305,7 +391,7 @@ class Session:
             The messages.
 
         Raises:
-            NotFound: The owner has no such session, or the session no such window.
+            NotFound: The owner has no such session, or the session has no such window.
             InvalidPayload: `last` is not a whole number.
         """
         page = await self._scope.run(commands.messages(self.id, owner=self.owner, window=window, last=last))
@@ -338,7 +424,7 @@ class Session:
         """Export the session to a file. Takes little memory.
 
         Args:
-            file: A binary file that can be written, sought and truncated. It is written from where it stands.
+            file: A binary file that can be written, sought and truncated. It is written from its current position.
 
         Returns:
             How many bytes were written.
@@ -368,16 +454,70 @@ class Session:
         async for event in follow(supervisor.store, supervisor.notifier, self.id, self.owner, cursor):
             yield event
 
+    async def addresses(self) -> tuple[str, ...]:
+        """Read the addresses that lead to the session.
+
+        Returns:
+            Their spellings.
+
+        Raises:
+            NotFound: The owner has no such session.
+        """
+        return await self._scope.run(commands.addresses(self.id, owner=self.owner))
+
+    async def marks(self) -> Marks:
+        """Read the draft of the owner, and the last event that was marked as read.
+
+        Returns:
+            The marks.
+
+        Raises:
+            NotFound: The owner has no such session.
+        """
+        return await self._scope.run(commands.marks(self.id, owner=self.owner))
+
+    async def save_draft(self, text: str) -> Marks:
+        """Store a draft of the next message. It is durable when this returns.
+
+        Args:
+            text: The draft; an empty text deletes it.
+
+        Returns:
+            The marks.
+
+        Raises:
+            NotFound: The owner has no such session.
+            QuotaExceeded: The owner has reached its limit of stored bytes.
+            InvalidPayload: The text is not valid.
+            TooLarge: The text is too long.
+        """
+        return await self._scope.run(commands.save_draft(self.id, text, owner=self.owner))
+
+    async def mark_read(self, number: int) -> Marks:
+        """Mark all events up to one as read. The mark only moves forward.
+
+        Args:
+            number: The number of the last event that was read.
+
+        Returns:
+            The marks.
+
+        Raises:
+            NotFound: The owner has no such session.
+            InvalidPayload: `number` is not the number of an event.
+        """
+        return await self._scope.run(commands.mark_read(self.id, number, owner=self.owner))
+
     # --- filing -----------------------------------------------------------------------------------------------------
 
     async def undo(self, *, expect_revision: int | None = None) -> Moved:
         """Undo the last turn.
 
         Args:
-            expect_revision: The revision that the caller has seen; None: any.
+            expect_revision: The revision that the session must have; None: any.
 
         Returns:
-            The window that the session reads now.
+            The current window of the session.
 
         Raises:
             NotFound: The owner has no such session.
@@ -393,10 +533,10 @@ class Session:
         """Redo the turn that the last undo took back; possible until the next message.
 
         Args:
-            expect_revision: The revision that the caller has seen; None: any.
+            expect_revision: The revision that the session must have; None: any.
 
         Returns:
-            The window that the session reads now.
+            The current window of the session.
 
         Raises:
             NotFound: The owner has no such session.
@@ -418,12 +558,12 @@ class Session:
             focus: The topic that the summary should preserve above all.
 
         Returns:
-            The window that the session reads now.
+            The current window of the session.
 
         Raises:
             NotFound: The owner has no such session.
-            AgentFailed: The summariser failed; the window is as it was.
-            QuotaExceeded: The owner already runs as many turns as it may in this process.
+            AgentFailed: The summariser failed. The session is unchanged.
+            QuotaExceeded: The owner already runs its maximum number of turns in this process.
             SessionBusy: A turn runs.
             SessionEnded: The session was ended.
             SessionExpired: The session has expired.
@@ -439,7 +579,7 @@ class Session:
         if compacting is not None:
             outcome = await Turn(self._scope, compacting.turn).outcome()
             if not isinstance(outcome, Completed):
-                raise AgentFailed(f"{self.id} was not compacted: {outcome.reason}", hint="The window is as it was.")
+                raise AgentFailed(f"{self.id} was not compacted: {outcome.reason}", hint="The session was not changed.")
         here = (await self.read()).window
         return next(window for window in await self.lineage() if window.id == here)
 
@@ -453,9 +593,9 @@ class Session:
             The handle of the new session.
 
         Raises:
-            NotFound: The owner has no such session, or the session does not read `at`.
+            NotFound: The owner has no such session, or its history does not contain `at`.
             Conflict: `at` belongs to a turn that still runs.
-            QuotaExceeded: The owner has as many sessions as it may have.
+            QuotaExceeded: The owner has reached its limit of sessions.
         """
         forked = await self._scope.run(commands.fork(self.id, owner=self.owner, at=at))
         return Session(self._scope, forked.id, self._agent)
@@ -473,6 +613,7 @@ class Session:
             NotFound: The owner has no such session.
             SessionEnded: The session was ended.
             SessionExpired: The session has expired.
+            QuotaExceeded: The owner has reached its limit of stored bytes.
             InvalidPayload: The title is not valid.
             TooLarge: The title is too long.
         """
@@ -495,7 +636,7 @@ class Session:
         return await self._scope.run(commands.pin(self.id, pinned, owner=self.owner))
 
     async def archive(self, archived: bool = True) -> SessionInfo:
-        """Archive the session or bring it back.
+        """Archive or unarchive the session.
 
         Args:
             archived: Whether it is archived from now on.
@@ -524,12 +665,51 @@ class Session:
             NotFound: The owner has no such session.
             SessionEnded: The session was ended.
             SessionExpired: The session has expired.
+            QuotaExceeded: The owner has reached its limit of stored bytes.
             InvalidPayload: A tag is not valid, or there are too many.
         """
         return await self._scope.run(commands.tag(self.id, owner=self.owner, add=add, remove=remove))
 
+    async def file(self, filing: Filing, *, expect_revision: int | None = None) -> SessionInfo:
+        """Change title, pin, archive, tags and metadata in one write.
+
+        Args:
+            filing: The changes; unset fields stay as they are.
+            expect_revision: The revision that the caller has seen; None: any.
+
+        Returns:
+            The session.
+
+        Raises:
+            NotFound: The owner has no such session.
+            RevisionMismatch: The session is at another revision.
+            SessionEnded: The session was ended.
+            SessionExpired: The session has expired.
+            QuotaExceeded: The owner has reached its limit of stored bytes.
+            InvalidPayload: A change is not valid.
+            TooLarge: A text is too long.
+        """
+        return await self._scope.run(commands.file(self.id, filing, owner=self.owner, expect_revision=expect_revision))
+
+    async def point(self, address: Address) -> SessionInfo:
+        """Point an address to this session. Requests that were sent through it before keep their session.
+
+        Args:
+            address: The address.
+
+        Returns:
+            The session.
+
+        Raises:
+            NotFound: The owner has no such session.
+            SessionEnded: The session was ended.
+            SessionExpired: The session has expired.
+            QuotaExceeded: The session has as many addresses as it may have.
+        """
+        return await self._scope.run(commands.point(address, self.id, owner=self.owner))
+
     async def end(self) -> SessionInfo:
-        """End the session for good, and cancel its running and waiting turns.
+        """End the session permanently, and cancel its running and waiting turns.
 
         Returns:
             The session.

@@ -3,8 +3,9 @@
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable, Collection, Coroutine
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from backstay.errors import StoreUnavailable
 from backstay.model.ids import SessionId, TurnId
@@ -19,6 +20,7 @@ from backstay.runtime.turns.runner import Runner
 from backstay.store import commands
 from backstay.store.commands import Write
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 log = logging.getLogger("backstay.runtime")
@@ -27,8 +29,30 @@ log = logging.getLogger("backstay.runtime")
 _STOPPING_SECONDS = 2.0
 
 
-# A command that accepts an input, and starts a turn if its agent is among these names.
-Submission = Callable[[Collection[str]], Write[Accepted]]
+class Submission(Protocol):
+    """Makes the command that accepts an input."""
+
+    def __call__(self, *, start: Collection[str]) -> Write[Accepted]:
+        """Make the command; it starts the turn if its agent is among these names."""
+        ...
+
+
+def _in_own_task(
+    method: "Callable[Concatenate[TaskSupervisor, P], Coroutine[object, object, T]]",
+) -> "Callable[Concatenate[TaskSupervisor, P], Awaitable[T]]":
+    """Run the method in a task of the supervisor. A cancelled caller does not cancel it: its turn gets its start."""
+
+    @wraps(method)
+    def run(supervisor: "TaskSupervisor", /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
+        supervisor.store.require_own_loop()
+        work = method(supervisor, *args, **kwargs)
+        # As in `_keep`, but without a further call: this is on the path of every message.
+        task = asyncio.create_task(work, name=method.__name__, context=contextvars.Context())
+        supervisor.turn_tasks.add(task)
+        task.add_done_callback(supervisor.turn_tasks.discard)
+        return asyncio.shield(task)
+
+    return run
 
 
 class TaskSupervisor:
@@ -39,7 +63,7 @@ class TaskSupervisor:
     ) -> None:
         self.store, self.notifier, self.runner, self.timing = store, notifier, runner, timing
         self.running = running
-        self._turns: set[asyncio.Task[object]] = set()
+        self.turn_tasks: set[asyncio.Task[object]] = set()
         self._background_tasks: set[asyncio.Task[object]] = set()
         self._abandoned_tasks = 0
         self._drained = False
@@ -55,7 +79,7 @@ class TaskSupervisor:
         """Run a turn that was opened for this process, in a task of its own."""
         self.running.add(opened.owner)
         self.runner.expect(opened.id)
-        task = _keep(self._turns, self.runner.run(opened), f"turn {opened.id}")
+        task = _keep(self.turn_tasks, self.runner.run(opened), f"turn {opened.id}")
         task.add_done_callback(lambda _: self._ended(opened))
 
     def _ended(self, opened: OpenTurn) -> None:
@@ -63,13 +87,10 @@ class TaskSupervisor:
         # A task that is cancelled before its first step has not settled it.
         self.runner.settle(opened.id, None)
 
+    @_in_own_task
     async def resume(self, turn: TurnId, owner: str) -> OpenTurn:
         """Resume an interrupted turn. A cancelled caller does not prevent the start of a turn that was opened."""
-        self.store.require_own_loop()
         self.running.require_room(owner)
-        return await asyncio.shield(_keep(self._turns, self._resume(turn, owner), "resume"))
-
-    async def _resume(self, turn: TurnId, owner: str) -> OpenTurn:
         opened = await self.store.run(commands.resume(turn, owner=owner, agents=self.runner.served))
         # No `await` between the commit and the start: an opened turn always gets its task.
         self.start(opened)
@@ -87,29 +108,39 @@ class TaskSupervisor:
         self._refuse_drained()
         _keep(self._background_tasks, work, name)
 
+    @_in_own_task
     async def accept(self, owner: str, submission: Submission) -> Accepted:
         """Submit an input, and start the turn if it was opened. A cancelled caller does not prevent the start.
 
         The turn waits if its owner already runs as many turns as it may.
         """
-        self.store.require_own_loop()
-        task = _keep(self._turns, self._accept(owner, submission), "accept")
-        return await asyncio.shield(task)
+        # Reserve before the write: of two concurrent submissions at the limit only one may open a turn here.
+        with self.running.reserved(owner) as room:
+            accepted = await self.store.run(submission(start=self.runner.served if room else ()))
+            if self.own is not None:
+                self.own[accepted.turn.id] = accepted.session.owner
+            self.notifier.publish_result(accepted)
+            if accepted.opened is not None:
+                self.start(accepted.opened)
+        return accepted
 
+    @_in_own_task
     async def compact(
         self, session: SessionId, owner: str, request: CompactionRequest, seen: MessagePage
     ) -> Compacting:
         """Open a compaction of these messages and run it here, or return the one that already runs."""
-        self.store.require_own_loop()
         self._refuse_drained()
         self.running.require_room(owner)
-        task = _keep(self._turns, self._compact(session, owner, request, seen), "compact")
-        return await asyncio.shield(task)
+        compacting = await self.store.run(commands.compact(session, owner=owner, seen=seen))
+        if compacting.opened is not None:
+            self.runner.compactor.set_request(compacting.opened.id, request)
+            self.start(compacting.opened)
+        return compacting
 
     async def drain(self) -> None:
         """Wait until every turn has ended. Background tasks get the grace time."""
-        while self._turns:
-            await asyncio.wait(self._turns)
+        while self.turn_tasks:
+            await asyncio.wait(self.turn_tasks)
         # From here on a new task would have no owner. Turns cannot start any more: no agent is served while closing.
         self._drained = True
         if self._background_tasks:
@@ -129,26 +160,6 @@ class TaskSupervisor:
             self._abandoned_tasks += len(running)
             for task in running:
                 log.warning("background task ignored its cancellation", extra={"task": task.get_name()})
-
-    async def _accept(self, owner: str, submission: Submission) -> Accepted:
-        # Reserve before the write: of two concurrent submissions at the limit only one may open a turn here.
-        with self.running.reserved(owner) as room:
-            accepted = await self.store.run(submission(self.runner.served if room else ()))
-            if self.own is not None:
-                self.own[accepted.turn.id] = accepted.session.owner
-            self.notifier.publish_result(accepted)
-            if accepted.opened is not None:
-                self.start(accepted.opened)
-        return accepted
-
-    async def _compact(
-        self, session: SessionId, owner: str, request: CompactionRequest, seen: MessagePage
-    ) -> Compacting:
-        compacting = await self.store.run(commands.compact(session, owner=owner, seen=seen))
-        if compacting.opened is not None:
-            self.runner.compactor.set_request(compacting.opened.id, request)
-            self.start(compacting.opened)
-        return compacting
 
 
 def _keep(tasks: "set[asyncio.Task[object]]", work: Coroutine[object, object, T], name: str) -> "asyncio.Task[T]":

@@ -13,19 +13,19 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """All times of the runtime, in seconds, and the buffer sizes. None means no limit.
 
     Args:
-        flush: the longest time that output of an agent waits before it is stored; 0 stores it at once.
-        flush_bytes: output of this size is stored without waiting for `flush`.
-        buffer_bytes: with this much output not stored yet, the agent waits.
-        poll: between two polls of the database for changes by other processes.
-        grace: for running turns when the app closes, and for agents and tasks to stop after they were cancelled.
-        turn_timeout: the longest duration of a turn; the turn fails after it. None means no limit.
-        silence_timeout: the longest silence of an agent that does not wait for a person or the disk; the turn fails
+        flush: The longest time that output of an agent waits before it is stored; 0 stores it at once.
+        flush_bytes: Output of this size is stored without waiting for `flush`.
+        buffer_bytes: With this much output not stored yet, the agent waits.
+        poll: Between two polls of the database for changes by other processes.
+        grace: For running turns when the app closes, and for agents and tasks to stop after they were cancelled.
+        turn_timeout: The longest duration of a turn; the turn fails after it. None means no limit.
+        silence_timeout: The longest silence of an agent that does not wait for a person or the disk; the turn fails
             after it. None means no limit.
-        retry: between two attempts of a write that failed.
-        reap: between two searches for turns whose worker is dead.
+        retry: Between two attempts of a write that failed.
+        reap: Between two searches for turns whose worker is dead.
 
     Raises:
-        ConfigError: a value has the wrong type, is negative or NaN, or is 0 where it must be positive.
+        ConfigError: A value has the wrong type, is negative or NaN, or is 0 where it must be positive.
     """
 
     flush: float = 0.05
@@ -46,7 +46,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _fits(name: str, value: object) -> bool:
-    """Whether the value is usable: it neither waits for ever nor polls without a pause. NaN is not."""
+    """Whether the value is usable: it neither waits forever nor polls without a pause. NaN is not."""
     if isinstance(value, bool) or not isinstance(value, int if name in _SIZES else int | float):
         return False
     return value >= 0 if name in _MAY_BE_ZERO else value > 0

@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
-from backstay.errors import InvalidPayload, NotFound
+from backstay.errors import Conflict, InvalidPayload, NotFound
+from backstay.model.content import Content
 from backstay.model.event import START, UNSEEN, Cursor, Event, EventPage, SessionDeleted, TurnEnded, TurnFolded
 from backstay.model.ids import SessionId, TurnId
-from backstay.model.turn import Accepted, Outcome, ToolCallRecord, TurnInfo
+from backstay.model.turn import Accepted, Outcome, ToolCallRecord, TurnInfo, TurnState
 from backstay.runtime.events.follow import page_after, pages
 from backstay.runtime.owner_scope import OwnerScope
 from backstay.store import commands
@@ -33,7 +34,7 @@ class Turn:
 
     @property
     def session(self) -> SessionId:
-        """The session it belongs to: another one than asked for, if it was sent to a fork."""
+        """The session of the turn. If the message was sent to a fork, this is the fork."""
         return self._accepted.session
 
     @property
@@ -45,6 +46,16 @@ class Turn:
     def forked_from(self) -> SessionId | None:
         """The busy session that it was forked from, with `if_busy="fork"`."""
         return self._forked_from
+
+    @property
+    def accepted_state(self) -> TurnState:
+        """Whether it was running or waiting when this handle was made; `read` returns its present state."""
+        return self._accepted.state
+
+    @property
+    def first_event(self) -> int:
+        """The number of the first event of the turn."""
+        return self._accepted.event
 
     async def read(self) -> TurnInfo:
         """Read the turn as it is now.
@@ -163,8 +174,38 @@ class Turn:
             await self._scope.run(commands.cancel(self.id, owner=self._owner, take=True))
         return await self.outcome()
 
+    async def edit(self, content: Content) -> TurnInfo:
+        """Replace the input of the turn while it waits.
+
+        Args:
+            content: The new message.
+
+        Returns:
+            The turn.
+
+        Raises:
+            NotFound: Its session was deleted.
+            NothingToDo: It does not wait any more, or waits with finished messages.
+            QuotaExceeded: The owner has reached its limit of stored bytes.
+            InvalidPayload: The message is not valid.
+            TooLarge: The message is too long.
+        """
+        return await self._scope.run(commands.edit_waiting(self.id, content, owner=self._owner))
+
+    async def withdraw(self) -> TurnInfo:
+        """Withdraw the turn while it waits: it never runs.
+
+        Returns:
+            The turn.
+
+        Raises:
+            NotFound: Its session was deleted.
+            NothingToDo: It does not wait any more.
+        """
+        return await self._scope.run(commands.withdraw(self.id, owner=self._owner))
+
     async def release(self) -> TurnInfo:
-        """Let a held turn, which was imported, start when its time comes.
+        """Release a held turn of an imported session: it starts when it is next.
 
         Returns:
             The turn.
@@ -176,8 +217,26 @@ class Turn:
         """
         return await self._scope.run(commands.release(self.id, owner=self._owner))
 
+    async def resume(self) -> "Turn":
+        """Continue the turn in this process, after it was interrupted. Stored output and results are not repeated.
+
+        A tool call that waited for a person still waits; `approve` and `deny` continue the turn by themselves where its
+        agent is served.
+
+        Returns:
+            The turn that continues this one: a new one, or the one that does so already.
+
+        Raises:
+            NotFound: Its session was deleted.
+            NothingToDo: It was not interrupted.
+            Conflict: It is not the last turn of its session, or its agent does not answer here.
+            SessionBusy: Another turn runs or waits in the session.
+            QuotaExceeded: The owner already runs as many turns as it may in this process.
+        """
+        return await resume_turn(self._scope, self.id)
+
     async def calls(self) -> tuple[ToolCallRecord, ...]:
-        """Read its tool calls and what is known of their effects.
+        """Read the tool calls of the turn, with their effects as far as they are known.
 
         Returns:
             The calls.
@@ -188,12 +247,12 @@ class Turn:
         return await self._scope.run(commands.calls(self.id, owner=self._owner))
 
     async def approve(self, call: str, *, arguments_hash: str | None = None, run_again: bool = False) -> ToolCallRecord:
-        """Allow a tool call that asked for approval.
+        """Approve a tool call. An interrupted turn then continues, wherever its agent is served.
 
         Args:
             call: The id of the call.
             arguments_hash: The hash of the arguments that were shown to the person.
-            run_again: Allow a call of an interrupted turn that may have run to be made once more.
+            run_again: Allow one more run of a call of an interrupted turn that may have run.
 
         Returns:
             The call.
@@ -201,14 +260,14 @@ class Turn:
         Raises:
             NotFound: Its session was deleted.
             NothingToDo: The call is not waiting for a decision.
-            Conflict: The call has other arguments.
+            Conflict: The arguments of the call are not the ones that were shown.
         """
         return await self._scope.run(
             commands.approve(self.id, call, owner=self._owner, arguments_hash=arguments_hash, run_again=run_again)
         )
 
     async def deny(self, call: str, *, arguments_hash: str | None = None) -> ToolCallRecord:
-        """Forbid a tool call that asked for approval.
+        """Deny a tool call. An interrupted turn then continues, wherever its agent is served.
 
         Args:
             call: The id of the call.
@@ -220,9 +279,21 @@ class Turn:
         Raises:
             NotFound: Its session was deleted.
             NothingToDo: The call is not waiting for a decision.
-            Conflict: The call has other arguments.
+            Conflict: The arguments of the call are not the ones that were shown.
         """
         return await self._scope.run(commands.deny(self.id, call, owner=self._owner, arguments_hash=arguments_hash))
+
+
+async def resume_turn(scope: OwnerScope, turn: TurnId) -> Turn:
+    """Continue an interrupted turn here, and return the turn that goes on: also one that another process started."""
+    try:
+        following = (await scope.supervisor.resume(turn, scope.owner)).id
+    except Conflict:
+        continued_by = (await scope.run(commands.turn(turn, owner=scope.owner))).continued_by
+        if continued_by is None:
+            raise
+        following = continued_by
+    return Turn(scope, await scope.run(commands.turn(following, owner=scope.owner)))
 
 
 def turn_of(scope: OwnerScope, accepted: Accepted) -> Turn:

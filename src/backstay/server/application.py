@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -24,10 +25,11 @@ from backstay.runtime.app import open_app
 from backstay.runtime.compaction.policy import Compaction
 from backstay.runtime.owner_limits import OwnerLimits
 from backstay.runtime.timing import Timing
+from backstay.runtime.titles import first_words
 from backstay.server.auth.gate import Gate
 from backstay.server.error_formats import ERROR_RESPONSES
 from backstay.server.http.endpoint import Endpoint
-from backstay.server.http.openapi import document
+from backstay.server.http.openapi import PROBLEMS, DocumentedApi, document
 from backstay.server.http.operation import AnyOperation
 from backstay.server.http.problems import Refused
 from backstay.server.openai import operations as openai
@@ -50,8 +52,7 @@ from backstay.server.telemetry.logs import log
 from backstay.server.telemetry.metrics import Metrics
 from backstay.server.telemetry.server_observer import ServerObserver
 from backstay.server.telemetry.tracing import Tracer, make_tracer
-from backstay.server.web.first_words import first_words
-from backstay.server.web.web_pages import Pages, is_public
+from backstay.server.web.web_pages import DOCUMENTED_PAGES, Pages, is_public
 from backstay.store import is_postgres
 
 OPERATIONS: tuple[AnyOperation, ...] = (
@@ -68,10 +69,15 @@ OPERATIONS: tuple[AnyOperation, ...] = (
 )
 
 
+def described() -> dict[str, Any]:  # Any: the document is arbitrary JSON
+    """The OpenAPI document of this version."""
+    return document((DocumentedApi(operations=OPERATIONS, errors=PROBLEMS), openai.API), DOCUMENTED_PAGES)
+
+
 @cache
 def _document() -> bytes:
     """The OpenAPI document of this version, as JSON."""
-    return msgspec.json.encode(document(OPERATIONS))
+    return msgspec.json.encode(described())
 
 
 _OPEN_TO_ALL = frozenset((one.method, one.path) for one in OPERATIONS if one.public)
@@ -97,6 +103,7 @@ class Server:
             notify=settings.notify,
             titler=first_words if settings.titles else None,
             timing=Timing(grace=settings.grace_seconds),
+            debug=settings.debug,
             compaction=_compaction(settings.compact_tokens),
             per_owner=_per_owner(settings),
             limits=Limits(

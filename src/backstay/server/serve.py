@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from backstay.agents.selection.selection import AgentSelection
 from backstay.config import Settings
 from backstay.errors import ConfigError
 from backstay.server.auth.first_token import ensure_token, make_link, record_origins
+from backstay.server.auth.server_urls import origins_of
 from backstay.server.process import worker
 from backstay.server.process.readiness import WorkersWaiting
 from backstay.server.process.shutdown import Shutdown
@@ -47,6 +49,7 @@ def serve(settings: Settings, selection: AgentSelection, announce: Callable[[Ser
     set_up(settings.log_level, settings.log_format)
     settings = msgspec.structs.replace(settings, agent=selection.agent)
     # Check the agent specifications here, so that a wrong one is reported once and not by every worker.
+    sys.dont_write_bytecode = sys.dont_write_bytecode or settings.reload
     agents = worker.agents_of(settings)
     with _listen(settings) as listener:
         prepare = partial(_prepare, settings, selection, tuple(agents), listener, link=link)
@@ -68,8 +71,8 @@ async def _serve(
         if serving is None:
             return
         announce(serving)
-        # In a demo, the agent crashes the server on purpose, so a supervisor must restart it.
-        if settings.workers > 1 or settings.demo:
+        # In a demo, the agent crashes the server on purpose. Like a reload, this needs a supervisor that restarts it.
+        if settings.workers > 1 or settings.demo or settings.reload:
             await Supervisor(settings, listener, stopping, why).run()
             return
         only = _OnlyWorker(settings, listener)
@@ -111,7 +114,7 @@ def _prepare(
     settings: Settings, selection: AgentSelection, agents: tuple[str, ...], listener: socket.socket, *, link: bool
 ) -> Serving:
     """Open the store once before any worker does: migrate it, set its languages, and create a missing first token."""
-    origins = _origins(settings, listener.getsockname()[1])
+    origins = origins_of(settings, listener.getsockname()[1])
     url = f"{origins[0]}/"
     with open_store(settings.db) as store:
         if settings.search_languages:
@@ -143,18 +146,3 @@ def _listen(settings: Settings) -> socket.socket:
             f"cannot listen on {settings.host} port {settings.port}: {error.strerror}",
             hint="Choose another with --host and --port; port 0 selects a free one.",
         ) from error
-
-
-def _origins(settings: Settings, port: int) -> tuple[str, ...]:
-    """The origins under which clients reach this server: one for each allowed host."""
-    names = settings.allowed_hosts or (settings.host,)
-    return tuple(_origin(name, None if settings.https else port) for name in names)
-
-
-def _origin(name: str, port: int | None) -> str:
-    """The origin of a host name, which may include a port. `port` None means HTTPS, through a proxy."""
-    scheme = "https" if port is None else "http"
-    if name.count(":") == 1 or "]:" in name:
-        return f"{scheme}://{name}"
-    host = f"[{name}]" if ":" in name and not name.startswith("[") else name
-    return f"{scheme}://{host}" if port is None else f"{scheme}://{host}:{port}"

@@ -1,6 +1,6 @@
 """Maintenance of a whole database, below the verbs: inspect, copy, vacuum, repair, rescue.
 
-Nothing here creates a database or changes its schema, except `repair`, which opens the store as everybody does.
+Nothing here creates a database or changes its schema, except `repair`, which opens the store normally.
 """
 
 from collections.abc import Iterable, Iterator
@@ -8,13 +8,13 @@ from pathlib import Path
 from types import ModuleType
 
 from backstay.errors import ConfigError, StoreUnavailable
-from backstay.model.operations.findings import Copied, Finding, ProgressCallback, Repair, Rescue, Room, Schema
+from backstay.model.operations.findings import Contents, Copied, Finding, ProgressCallback, Repair, Rescue, Room, Schema
 from backstay.store import is_postgres, load_postgres, open_store, sqlite_path
 from backstay.store.sqlite.maintenance import checkup as sqlite_checkup
 from backstay.store.sqlite.maintenance import rescue as sqlite_rescue
 from backstay.store.sqlite.maintenance import upkeep as sqlite_upkeep
 
-__all__ = ["backup", "checkup", "repair", "rescue", "room", "schema", "vacuum"]
+__all__ = ["backup", "checkup", "contents", "repair", "rescue", "restore", "room", "schema", "vacuum"]
 
 
 def schema(where: str | Path) -> Schema:
@@ -30,23 +30,37 @@ def room(where: str | Path) -> Room:
 
 
 def vacuum(where: str | Path) -> Room:
-    """Free unused space; returns the size afterwards. Other processes wait meanwhile."""
+    """Free unused space; returns the size afterwards. On SQLite, writers wait meanwhile."""
     found: Room = _postgres().vacuum(str(where)) if is_postgres(where) else sqlite_upkeep.vacuum(_file(where))
     return found
 
 
-def backup(where: str | Path, target: Path, *, replace: bool = False, progress: ProgressCallback) -> Copied:
-    """Copy a database file as of one moment, while others use it."""
+def backup(where: str | Path, target: Path, *, progress: ProgressCallback) -> Copied:
+    """Copy a database file to a new file as of one moment, even while it is in use."""
     if is_postgres(where):
         raise ConfigError(
             "a PostgreSQL database is backed up with its own tools",
             hint="Run pg_dump --format=custom --file=backstay.dump URL, and pg_restore to bring it back.",
         )
-    return sqlite_upkeep.backup(_file(where), target, replace=replace, progress=progress)
+    return sqlite_upkeep.backup(_file(where), target, replace=False, progress=progress)
+
+
+def contents(where: str | Path) -> Contents:
+    """What a database file holds."""
+    return sqlite_upkeep.contents(_file(where))
+
+
+def restore(copy: Path, where: str | Path, *, progress: ProgressCallback) -> Copied:
+    """Replace a database file, which no process may use, by a copy of it."""
+    if is_postgres(where):
+        raise ConfigError("a PostgreSQL database is restored with its own tools", hint="Run pg_restore.")
+    target = sqlite_path(where)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return sqlite_upkeep.backup(_file(copy), target, replace=True, progress=progress)
 
 
 def checkup(where: str | Path, *, quick: bool, progress: ProgressCallback) -> Iterator[Finding]:
-    """Check everything that can be wrong with a database, and change nothing."""
+    """Check a database for every known problem. Changes nothing."""
     if is_postgres(where):
         found: Iterator[Finding] = _postgres("checkup").checkup(str(where), quick=quick, progress=progress)
         return found
@@ -69,7 +83,7 @@ def repair(where: str | Path, repairs: Iterable[Repair]) -> None:
 
 
 def rescue(where: str | Path, folder: Path, *, progress: ProgressCallback) -> Rescue:
-    """Save everything that can be read of a damaged file, and name every record that cannot."""
+    """Save all readable data of a damaged file, and list every unreadable record."""
     if is_postgres(where):
         raise ConfigError(
             "a PostgreSQL database is rescued with its own tools", hint="See pg_dump, pg_amcheck and your backups."

@@ -1,7 +1,7 @@
 """The interface that a database engine provides to the verbs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from backstay.errors import StoreUnavailable
 from backstay.model.ids import IdSource, WorkerId
@@ -14,7 +14,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 # A row as the driver returns it; the verbs convert it to a value where they read it.
-Row = tuple[Any, ...]
+Row = tuple[object, ...]
 Parameter = str | bytes | int | float | None
 
 
@@ -24,6 +24,10 @@ class Overtaken(Exception):
 
 class SyncNeeded(Exception):
     """The verb started without a sync and must not be lost. The engine runs it again, with a sync."""
+
+
+class WouldBlock(Exception):
+    """A read would take long, or wait, on the thread that asked for it. Run it on another thread."""
 
 
 class Holding(NamedTuple):
@@ -74,15 +78,38 @@ class Transaction(Protocol):
         """All rows of a named statement."""
         ...
 
-    def run(self, query: str, /, **parameters: Parameter) -> int:
-        """Run a named statement; returns how many rows it changed."""
+    def expect(self, query: str, /, **parameters: Parameter) -> None:
+        """Announce a read that follows the next one.
+
+        An engine may send both together. It forgets the rows if the transaction writes to one of their tables before
+        the verb reads them.
+        """
+        ...
+
+    def run(self, query: str, /, **parameters: Parameter) -> None:
+        """Run a named statement.
+
+        An engine may send it later, together with the next statement whose result is read or with the commit. If it
+        fails, that one raises its error. The order of the statements stays the same.
+        """
         ...
 
     def run_many(self, query: str, rows: Sequence[Mapping[str, Parameter]], /) -> None:
-        """Run a named statement for each of these rows."""
+        """Run a named statement for each of these rows, like `run`."""
         ...
 
-    def vouch(self) -> None:
+    def run_guarded(self, query: str, /, **parameters: Parameter) -> None:
+        """Run a named statement, like `run`, whose condition repeats what was read.
+
+        If it changes no row, another transaction was first: the transaction ends with `Overtaken` and is run again.
+        """
+        ...
+
+    def changed(self, query: str, /, **parameters: Parameter) -> int:
+        """Run a named statement now; returns how many rows it changed."""
+        ...
+
+    def commit_unchanged(self) -> None:
         """Make earlier commits durable before their result is acknowledged again, as if they were written now."""
         ...
 
@@ -112,12 +139,17 @@ class Transaction(Protocol):
         """Whether a match of the index needs no second check of the text."""
         ...
 
+    @property
+    def ranks_by_count(self) -> bool:
+        """Whether the rank of a match follows from its count and length, as BM25 defines it."""
+        ...
+
     def indexable(self, owner_token: str, text: str) -> str:
         """A text in the form for the search index; empty if there is nothing to find in it."""
         ...
 
     def matching(self, owner_token: str, query: SearchQuery) -> str:
-        """A query in the language of the index."""
+        """A query in the language of the index. Where the index is not in order of owners, it names this one."""
         ...
 
     def widened(self, query: SearchQuery, text: str) -> SearchQuery:
@@ -143,6 +175,13 @@ class Engine(Protocol):
     limits: Limits
     worker: WorkerId
     wait_seconds: float
+    min_poll_delay: float
+    """How long a process should rest after a hint, however many follow, in seconds."""
+
+    @property
+    def shows_only_durable(self) -> bool:
+        """Whether a reader always sees a synced commit only once it is durable, so that a read may answer for it."""
+        ...
 
     @property
     def host(self) -> str:
@@ -150,18 +189,23 @@ class Engine(Protocol):
         ...
 
     def write(
-        self, verb: Callable[[Transaction], T], *, durable: bool = True, alone: bool = False, look_first: bool = False
+        self,
+        verb: Callable[[Transaction], T],
+        *,
+        durable: bool = True,
+        exclusive: bool = False,
+        read_first: bool = False,
     ) -> T:
         """Run a verb in a write transaction and return once it is committed.
 
         An error leaves no trace of the verb.
 
         Args:
-            verb: a function of the transaction. It may run more than once; only one run is committed.
-            durable: whether the commit survives power loss when this returns; otherwise it survives the death of the
+            verb: A function of the transaction. It may run more than once; only one run is committed.
+            durable: Whether the commit survives power loss when this returns; otherwise it survives the death of the
                 process.
-            alone: whether it must not share its transaction with other verbs.
-            look_first: whether it often has nothing to change; if it then writes nothing, the version stays the same.
+            exclusive: whether it must not share its transaction with other verbs.
+            read_first: whether it often has nothing to change; if it then writes nothing, the version stays the same.
         """
         ...
 
@@ -170,8 +214,8 @@ class Engine(Protocol):
         verb: Callable[[Transaction], T],
         *,
         durable: bool = True,
-        alone: bool = False,
-        look_first: bool = False,
+        exclusive: bool = False,
+        read_first: bool = False,
         on_done: Callable[[], None],
     ) -> Pending[T]:
         """Start a write and return at once.
@@ -188,11 +232,11 @@ class Engine(Protocol):
         """A number that changes whenever any process has committed."""
         ...
 
-    def heed(self, hint: Callable[[], None]) -> None:
+    def watch_hints(self, hint: Callable[[], None]) -> None:
         """Notify other workers of commits here from now on, and call `hint` when they notify us.
 
-        It is called from another thread, perhaps too often, perhaps never. The version is the truth; a hint only means
-        that reading it is worth while. An engine whose version is cheap to read need not send hints.
+        It is called from another thread, perhaps too often, perhaps never. The version is authoritative; a hint only
+        means that it should be read.
         """
         ...
 
@@ -202,6 +246,22 @@ class Engine(Protocol):
 
     def peek(self, verb: Callable[[Transaction], T]) -> T:
         """Run a verb that is a single statement, which is consistent by itself."""
+        ...
+
+    def read_now(self, verb: Callable[[Transaction], T], *, snapshot: bool) -> T:
+        """Run a short read on the caller's thread, which may be that of an event loop.
+
+        Raises:
+            WouldBlock: the read would take long, or wait. An engine behind a network always raises it.
+        """
+        ...
+
+    def version_now(self) -> int:
+        """The version, if it is known without waiting.
+
+        Raises:
+            WouldBlock: it is not.
+        """
         ...
 
     def register_worker(self) -> None:

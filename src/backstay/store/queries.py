@@ -8,8 +8,11 @@ statement that replaces another one may include it in the same way, and returns 
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 _HEADING = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^--.*$", re.MULTILINE)
@@ -21,7 +24,7 @@ _COLUMN = re.compile(r"(?:\w+\.)?(\w+)")
 Queries = dict[str, str]
 
 
-def load(*folders: Traversable) -> Queries:
+def load(*folders: "Traversable") -> Queries:
     """All statements of these folders.
 
     A statement in a later folder replaces one of the same name in an earlier folder.
@@ -41,9 +44,9 @@ def load(*folders: Traversable) -> Queries:
     return whole
 
 
-def shared() -> Traversable:
+def shared() -> Path:
     """The folder of the statements that all engines use."""
-    return files("backstay.store").joinpath("sql")
+    return Path(__file__).with_name("sql")
 
 
 @cache
@@ -84,7 +87,7 @@ def _name_of(column: list[str]) -> str:
     return "" if plain is None else plain[1]
 
 
-def _read(folder: Traversable) -> Iterator[tuple[str, str]]:
+def _read(folder: "Traversable") -> Iterator[tuple[str, str]]:
     for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if file.name.endswith(".sql"):
             yield from _statements(file.read_text("utf-8"))

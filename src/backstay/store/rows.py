@@ -1,7 +1,7 @@
 """Rows by column name: a named statement declares its columns, and each row becomes a value with those fields.
 
-The names are compared once, when a module declares its queries. So a column that is added, renamed or moved in a `.sql`
-file stops the program at import instead of putting a value into the wrong field.
+The names are compared once, when a module declares its queries. If a column is added, renamed or moved in a `.sql`
+file, the program stops at import, and no value gets into the wrong field.
 """
 
 from collections.abc import Callable, Iterable
@@ -9,8 +9,9 @@ from inspect import Parameter as Argument
 from inspect import signature
 from itertools import starmap
 from operator import itemgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from backstay.model.ids import WorkerId
 from backstay.store.engine import Parameter, Row, Transaction
 from backstay.store.queries import columns_of, shared_statement
 
@@ -21,7 +22,7 @@ class Rows(Generic[T]):
     """A named statement whose rows become values of one type: each column is the argument with its name.
 
     Raises:
-        LookupError: the columns of the statement are not the arguments of the type.
+        LookupError: The columns of the statement are not the arguments of the type.
     """
 
     __slots__ = ("_arranged", "_query", "_shape")
@@ -52,6 +53,19 @@ class Rows(Generic[T]):
             rows = map(self._arranged, rows)
         # A thousand messages pass here at once: one call per row, which the interpreter makes itself.
         return [*starmap(self._shape, rows)]
+
+
+class WorkerRow(NamedTuple):
+    """A registered worker."""
+
+    id: WorkerId
+    host: str
+    pid: int
+    boot_id: str
+    started_at: int
+
+
+WORKERS = Rows("workers", WorkerRow)
 
 
 def value(tx: Transaction, query: str, /, **parameters: Parameter) -> Any:  # Any: the type of the column

@@ -27,11 +27,15 @@ from backstay.model.ids import SessionId, TurnId, WindowId, WorkerId
 from backstay.model.lease import Lease
 from backstay.model.session import SessionInfo, SessionState, TitleBy
 from backstay.model.turn import Inbox, OpenTurn
-from backstay.store.engine import Holding, Overtaken, Transaction
+from backstay.store.engine import Holding, Transaction
 from backstay.store.rows import Rows
 
 # A session moves up in the list at most this often: people need no finer order, and each move rewrites an index.
 LIST_GRAIN_MS = 1_000
+# Text is counted in blocks, so that most messages change no total. The migrations count in the same way.
+BLOCK = 16 << 10
+# Sessions of one owner share this many rows of totals: writers of different sessions seldom wait for each other.
+SHARDS = 16
 
 
 class SessionRow(msgspec.Struct):
@@ -125,37 +129,39 @@ class SessionRow(msgspec.Struct):
 
     def value(self, now: int) -> SessionInfo:
         """The session as a caller sees it."""
+        limited = self.idle_ttl is not None or self.expires_by is not None
+        # By position: a call with thirty keywords takes five times as long, and a list makes many of these.
         return SessionInfo(
-            id=self.id,
-            owner=self.owner,
-            state=self.standing(now),
-            revision=self.revision,
-            context=self.context,
-            fence=self.fence,
-            last_event=self.last_event,
-            window=self.window,
-            length=self.length,
-            title=self.title,
-            title_by=self.title_by,
-            preview=self.preview,
-            pinned=bool(self.pinned),
-            archived=bool(self.archived),
-            tags=decode_names(f"tags of {self.id}", self.tags) if self.tags != "[]" else (),
-            family=self.family,
-            place=self.place,
-            source=self.source,
-            running=self.running,
-            holder=self.holder,
-            waiting=self.waiting,
-            turns=self.turns,
-            activity=self.activity,
-            created_at=self.created_at,
-            active_at=self.active_at,
-            expires_at=self._expiry_shown(now),
-            ended_at=self.ended_at,
-            metadata=decode_metadata(f"metadata of {self.id}", self.metadata) if self.metadata != "{}" else {},
-            agent=self.agent,
-            held=self.held,
+            self.id,
+            self.owner,
+            self.standing(now),
+            self.revision,
+            self.context,
+            self.fence,
+            self.last_event,
+            self.window,
+            self.length,
+            self.title,
+            self.title_by,
+            self.preview,
+            self.pinned == 1,
+            self.archived == 1,
+            decode_names(f"tags of {self.id}", self.tags) if self.tags != "[]" else (),
+            self.family,
+            self.place,
+            self.source,
+            self.running,
+            self.holder,
+            self.waiting,
+            self.turns,
+            self.activity,
+            self.created_at,
+            self.active_at,
+            self._expiry_shown(now) if limited else None,
+            self.ended_at,
+            decode_metadata(f"metadata of {self.id}", self.metadata) if self.metadata != "{}" else {},
+            self.agent,
+            self.held,
         )
 
     # --- checks -----------------------------------------------------------------------------------------------------
@@ -167,6 +173,10 @@ class SessionRow(msgspec.Struct):
             raise SessionEnded(f"{self.id} was ended")
         if standing == "expired":
             raise SessionExpired(f"{self.id} has expired")
+
+    def mark_due(self, now: int) -> bool:
+        """Whether a lookup must be stored: it moves the session up in the list, or postpones its expiry."""
+        return now - self.touched_at >= (LIST_GRAIN_MS if self.idle_ttl is None else 1)
 
     def require_revision(self, expected: int | None) -> None:
         """Raise `RevisionMismatch` if the caller has seen another revision."""
@@ -211,22 +221,46 @@ class LockedRow(SessionRow):
 _FOUND = Rows("session_row", SessionRow)
 _LOCKED = Rows("session_row", LockedRow)
 
-# A checkpoint changes none of these, and then writes a statement without them.
-_beyond_holder = attrgetter(
+# The statements that write a row, those with the fewest columns first. Unwritten columns need no check and no index.
+_STATEMENTS = {
+    "write_holder_columns": (
+        "revision",
+        "context",
+        "fence",
+        "last_event",
+        "held_event",
+        "lease_until",
+        "lease_boot",
+        "waiting",
+        "steering",
+        "touched_at",
+    ),
+    "write_append_columns": (
+        "revision",
+        "context",
+        "last_event",
+        "length",
+        "turns",
+        "activity",
+        "touched_at",
+        "preview",
+        "text_bytes",
+    ),
+}
+_WRITTEN = (
+    *dict.fromkeys(name for names in _STATEMENTS.values() for name in names),
     "window",
     "start",
-    "length",
     "holder",
     "lease_ms",
     "running",
     "cancelling",
     "queued",
-    "turns",
-    "activity",
-    "preview",
     "held",
-    "text_bytes",
 )
+_beyond = {
+    statement: attrgetter(*(name for name in _WRITTEN if name not in names)) for statement, names in _STATEMENTS.items()
+}
 # Columns that change seldom and are in indexes. Each group has its own statement, so other writes do not touch them.
 _SELDOM_CHANGED = {
     "set_labels": ("title", "title_by", "pinned", "archived", "tags", "metadata"),
@@ -239,8 +273,7 @@ _seldom_changed = attrgetter(*(name for names in _SELDOM_CHANGED.values() for na
 
 def note_holder(tx: Transaction, session_row: SessionRow) -> SessionRow:
     """Record the holder of a session whose row was read: the store then checks whether it is gone."""
-    lease = session_row.lease()
-    if lease is not None:
+    if session_row.holder is not None and (lease := session_row.lease()) is not None:
         tx.met.append(Holding(session_row.owner, lease))
     return session_row
 
@@ -267,14 +300,21 @@ def find_held(tx: Transaction, turn: OpenTurn) -> SessionRow:
 class SessionScope:
     """A locked session row. Leaving the `with` block writes the row, unless the block raised or changed nothing.
 
+    It also counts a new session, and the new text, in the totals of the owner: once, after the row is locked.
+
     Raises:
-        Overtaken: another transaction wrote the session since the row was read. The engine runs the verb again.
+        Overtaken: Another transaction wrote the session since the row was read. The engine runs the verb again.
     """
 
-    __slots__ = ("_always", "_before", "_tx", "row")
+    __slots__ = ("_always", "_before", "_new", "_tx", "row")
 
-    def __init__(self, tx: Transaction, row: LockedRow, *, always: bool = False) -> None:
-        self._tx, self.row, self._before, self._always = tx, row, copy(row), always
+    def __init__(self, tx: Transaction, row: LockedRow, *, always: bool = False, new: bool = False) -> None:
+        self._tx, self.row, self._before, self._always, self._new = tx, row, copy(row), always, new
+
+    @property
+    def changed(self) -> bool:
+        """Whether the row differs from the stored one."""
+        return self.row != self._before
 
     def __enter__(self) -> LockedRow:
         return self.row
@@ -282,8 +322,98 @@ class SessionScope:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None and (self._always or self.row != self._before):
+        if kind is not None:
+            return
+        if self._always or self.changed:
             _write(self._tx, self.row, self._before)
+        blocks = blocks_of(self.row.text_bytes) - blocks_of(self._before.text_bytes)
+        if blocks or self._new:
+            add_to_totals(self._tx, self.row.owner, self.row.id, sessions=int(self._new), blocks=blocks)
+
+
+def insert_session(tx: Transaction, row: LockedRow) -> SessionScope:
+    """Insert the row of a new session, which is locked then. The caller adds its window and its first event."""
+    tx.run(
+        "create_session",
+        session=row.id,
+        owner=row.owner,
+        revision=row.revision,
+        context=row.context,
+        last_event=row.last_event,
+        window=row.window,
+        start=row.start,
+        length=row.length,
+        preview=row.preview,
+        title=row.title,
+        title_by=row.title_by,
+        family=row.family,
+        place=row.place,
+        source=row.source,
+        idle_ttl=row.idle_ttl,
+        expires_by=row.expires_by,
+        now=row.created_at,
+        metadata=row.metadata,
+        agent=row.agent,
+    )
+    return SessionScope(tx, row, new=True)
+
+
+def new_row(tx: Transaction, owner: str) -> LockedRow:
+    """The row of a new session, as `insert_session` stores it: open, with an empty window and no event."""
+    now = tx.now
+    return LockedRow(
+        id=tx.ids.session(),
+        owner=owner,
+        state="open",
+        revision=1,
+        context=0,
+        fence=0,
+        last_event=0,
+        held_event=0,
+        window=tx.ids.window(),
+        start=0,
+        length=0,
+        holder=None,
+        lease_until=None,
+        lease_boot=None,
+        lease_ms=None,
+        running=None,
+        cancelling=0,
+        waiting=0,
+        steering=0,
+        queued=0,
+        turns=0,
+        activity=0,
+        touched_at=now,
+        preview=None,
+        title=None,
+        title_by=None,
+        pinned=0,
+        archived=0,
+        tags="[]",
+        family=None,
+        place=None,
+        source=None,
+        idle_ttl=None,
+        expires_by=None,
+        created_at=now,
+        active_at=now,
+        ended_at=None,
+        metadata="{}",
+        agent=None,
+        held=0,
+        text_bytes=0,
+    )
+
+
+def add_to_totals(tx: Transaction, owner: str, session: SessionId, *, sessions: int, blocks: int) -> None:
+    """Change the totals of an owner on account of a session."""
+    tx.run("add_to_totals", owner=owner, shard=ord(session[-1]) % SHARDS, sessions=sessions, blocks=blocks)
+
+
+def blocks_of(size: int) -> int:
+    """The number of blocks that a text with this number of bytes counts as."""
+    return -(-size // BLOCK)
 
 
 def lock_session(tx: Transaction, session: SessionId, owner: str) -> SessionScope:
@@ -330,14 +460,11 @@ def _require_held(row: R | None, turn: OpenTurn) -> R:
 
 def _write(tx: Transaction, row: LockedRow, before: LockedRow) -> None:
     """Write a changed row, in as few columns as the change needs."""
-    if _beyond_holder(row) == _beyond_holder(before):
-        written = _write_holder_columns(tx, row, before)
-    else:
-        written = _write_row(tx, row, before)
+    statement = next((name for name, others in _beyond.items() if others(row) == others(before)), "write_session_row")
+    columns = {name: getattr(row, name) for name in _STATEMENTS.get(statement, _WRITTEN)}
     # The condition repeats what was read. The lock makes it true already; without one, as after a statement that forgot
     # to take it, another transaction's write would be overwritten here.
-    if not written:
-        raise Overtaken(f"{row.id} was written since event {before.last_event}, fence {before.fence}")
+    tx.run_guarded(statement, session=row.id, found_fence=before.fence, found_event=before.last_event, **columns)
     if _seldom_changed(row) != _seldom_changed(before):
         for statement, names in _SELDOM_CHANGED.items():
             changed = {name: getattr(row, name) for name in names}
@@ -346,54 +473,3 @@ def _write(tx: Transaction, row: LockedRow, before: LockedRow) -> None:
     if row.touched_at - row.active_at >= LIST_GRAIN_MS:
         row.active_at = row.touched_at
         tx.run("move_up", session=row.id, active_at=row.active_at)
-
-
-def _write_holder_columns(tx: Transaction, row: LockedRow, before: LockedRow) -> int:
-    return tx.run(
-        "write_holder_columns",
-        session=row.id,
-        found_fence=before.fence,
-        found_event=before.last_event,
-        revision=row.revision,
-        context=row.context,
-        fence=row.fence,
-        last_event=row.last_event,
-        held_event=row.held_event,
-        lease_until=row.lease_until,
-        lease_boot=row.lease_boot,
-        waiting=row.waiting,
-        steering=row.steering,
-        touched_at=row.touched_at,
-    )
-
-
-def _write_row(tx: Transaction, row: LockedRow, before: LockedRow) -> int:
-    return tx.run(
-        "write_session_row",
-        session=row.id,
-        found_fence=before.fence,
-        found_event=before.last_event,
-        revision=row.revision,
-        context=row.context,
-        fence=row.fence,
-        last_event=row.last_event,
-        held_event=row.held_event,
-        window=row.window,
-        start=row.start,
-        length=row.length,
-        holder=row.holder,
-        lease_until=row.lease_until,
-        lease_boot=row.lease_boot,
-        lease_ms=row.lease_ms,
-        running=row.running,
-        cancelling=row.cancelling,
-        waiting=row.waiting,
-        steering=row.steering,
-        queued=row.queued,
-        turns=row.turns,
-        activity=row.activity,
-        touched_at=row.touched_at,
-        preview=row.preview,
-        held=row.held,
-        text_bytes=row.text_bytes,
-    )

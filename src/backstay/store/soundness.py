@@ -80,7 +80,7 @@ def _invariants(tx: Transaction, progress: ProgressCallback) -> Iterator[Finding
             yield Finding(about="invariants", level="wrong", detail=f"{sentence} {_named(culprits)}", hint=RESTORE)
         progress("invariants", done, len(_INVARIANTS))
     if sound:
-        yield Finding(about="invariants", level="fine", detail="events without gaps, one running turn, counts right")
+        yield Finding(about="invariants", level="fine", detail="event numbers, running turns and counts are consistent")
 
 
 def _leases(tx: Transaction) -> Iterator[Finding]:
@@ -95,9 +95,10 @@ def _leases(tx: Transaction) -> Iterator[Finding]:
             alive, dead, elsewhere = alive + (known and not gone), dead + gone, elsewhere + (not known)
         after = rows[-1].id
     if dead:
+        # No problem of the store: every kill leaves this, and the next access repairs it.
         yield Finding(
             about="leases",
-            level="wrong",
+            level="note",
             detail=f"{_turns(dead)} held by a process that is gone; {alive} by living ones{_also(elsewhere)}",
             hint="The next access to such a session ends its turn as interrupted; --fix does so now.",
             repair="reap",
@@ -185,7 +186,7 @@ def _sessions(tx: Transaction, progress: ProgressCallback) -> Iterator[Finding]:
             progress("sessions", done, total)
         after = rows[-1].session
     if not unsound:
-        yield Finding(about="sessions", level="fine", detail=f"{done:,} read and found sound")
+        yield Finding(about="sessions", level="fine", detail=f"{done:,} read, no problem found")
 
 
 def _problem(tx: Transaction, session: SessionId, owner: str) -> str | None:

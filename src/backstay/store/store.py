@@ -29,17 +29,24 @@ from backstay.store.commands.command import Read, Write
 from backstay.store.commands.housekeeping import DAY_MS
 from backstay.store.commands.input_checks import PAGE, check_filter, check_kind, check_limit, check_names, check_owner
 from backstay.store.commands.lookup import ANY
-from backstay.store.engine import Engine, Holding, Pending, Transaction
+from backstay.store.engine import Engine, Holding, Pending, Transaction, WouldBlock
 from backstay.store.session_row import SessionRow
-from backstay.store.transfer import exporter, importer
-from backstay.store.verbs import agent_registry, blob_store, message_search, session_queries, store_upkeep
+from backstay.store.verbs import (
+    agent_registry,
+    best_matches,
+    blob_store,
+    message_search,
+    session_queries,
+    store_upkeep,
+)
+from backstay.store.verbs.message_search import SearchResult
 from backstay.store.verbs.turns import submission
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 CATCH_UP_STEPS = 10
-# A read that meets a holder that is gone reads again; each time another one must have died since.
+# A read that finds a dead holder reads again; each time, another holder must have died since.
 LOOKS = 10
 
 Seen = tuple[T, list[Holding]]
@@ -62,10 +69,10 @@ def _runs(command: Callable[P, Write[T] | Read[T]]) -> Callable[Concatenate["Sto
 
 
 class Store:
-    """A durable store of sessions. One handle is one worker: the leases it takes are its own and die with it.
+    """A durable store of sessions. One handle is one worker: the leases that it takes are its own, and end with it.
 
-    Every verb is one transaction: when it returns it is durable, when it raises nothing has changed. A running turn
-    whose holder is gone is ended by the first who meets it, readers included.
+    Every verb is one transaction: once it has returned it is durable, and if it raises nothing has changed. A running
+    turn whose holder is gone is ended by the first operation that finds it, even by a read.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -110,9 +117,53 @@ class Store:
             return self._look(self._engine.read if command.snapshot else self._engine.peek, command.verb)
         if command.registers:
             self._engine.register_worker()
+        glance = self.glance(command)
+        if glance is not None and (known := self.run(glance)) is not None:
+            return known
         return self._engine.write(
-            command.verb, durable=command.durable, alone=command.alone, look_first=command.look_first
+            command.verb, durable=self._durable(command), exclusive=command.exclusive, read_first=command.read_first
         )
+
+    def read_now(self, read: Read[T]) -> T:
+        """Run a short read on the caller's thread, which may be that of an event loop.
+
+        It raises `WouldBlock` if the read would take long or wait, or met a turn with a lost holder, which `run` ends.
+
+        Args:
+            read: A value that a function of `backstay.store.commands` made.
+
+        Returns:
+            The command's result.
+
+        Raises:
+            StoreUnavailable: The store is closed.
+        """
+
+        def verb(tx: Transaction) -> T:
+            value = read.verb(tx)
+            if any(self._engine.lapsed(lease) for _, lease in tx.met):
+                raise WouldBlock
+            return value
+
+        return self._engine.read_now(verb, snapshot=read.snapshot)
+
+    def glance(self, write: Write[T]) -> Read[T | None] | None:
+        """Return the short read that can replace a write which has nothing to change.
+
+        Args:
+            write: The command.
+
+        Returns:
+            A read of the write's result, or of None if the write must run. None instead of a read: the write has no
+            such read.
+        """
+        if write.glance is None:
+            return None
+        return Read(name=write.name, owner=write.owner, snapshot=False, verb=write.glance)
+
+    def _durable(self, write: Write[T]) -> bool:
+        # If a glance cannot answer for what it sees, the commit of the verb is what makes it durable.
+        return write.durable or (write.glance is not None and not self._engine.shows_only_durable)
 
     def start(self, write: Write[T], on_done: Callable[[], None]) -> Pending[T]:
         """Begin a write and return at once.
@@ -130,7 +181,11 @@ class Store:
         if write.registers:
             self._engine.register_worker()
         return self._engine.begin(
-            write.verb, durable=write.durable, alone=write.alone, look_first=write.look_first, on_done=on_done
+            write.verb,
+            durable=self._durable(write),
+            exclusive=write.exclusive,
+            read_first=write.read_first,
+            on_done=on_done,
         )
 
     def give_up(self, pending: Pending[T]) -> StoreUnavailable | None:
@@ -166,6 +221,11 @@ class Store:
         """How long a caller should wait for a write to begin."""
         return self._engine.wait_seconds
 
+    @property
+    def min_poll_delay(self) -> float:
+        """The shortest time between two reads of the version that hints cause, in seconds."""
+        return self._engine.min_poll_delay
+
     def register_worker(self) -> None:
         """Register this handle as a living worker, before its first lease requires it."""
         self._engine.register_worker()
@@ -174,7 +234,11 @@ class Store:
         """A number that changes whenever any process has committed anything; cheap enough to poll."""
         return self._engine.version()
 
-    def heed(self, hint: Callable[[], None]) -> None:
+    def version_now(self) -> int:
+        """The version, if it is known without waiting; otherwise it raises `WouldBlock`."""
+        return self._engine.version_now()
+
+    def watch_hints(self, hint: Callable[[], None]) -> None:
         """Exchange hints with other processes: send one at each commit, and receive theirs.
 
         Hints get lost; only the version is reliable.
@@ -182,7 +246,7 @@ class Store:
         Args:
             hint: Called from another thread when another process may have committed something.
         """
-        self._engine.heed(hint)
+        self._engine.watch_hints(hint)
 
     def about(self) -> About:
         """Describe this store: its engine, its schema, how many sessions it holds."""
@@ -228,8 +292,10 @@ class Store:
     forget = _runs(commands.forget)
     resume = _runs(commands.resume)
     interrupted = _runs(commands.interrupted)
+    decided = _runs(commands.decided)
     renew = _runs(commands.renew)
     inbox = _runs(commands.inbox)
+    is_stored = _runs(commands.is_stored)
     checkpoint = _runs(commands.checkpoint)
     finish = _runs(commands.finish)
 
@@ -266,7 +332,7 @@ class Store:
         if session is not None:
             where = check_session_id(session)
             return self._engine.write(
-                lambda tx: submission.claim_in(tx, where, check_owner(tx, owner), agents), look_first=True
+                lambda tx: submission.claim_in(tx, where, check_owner(tx, owner), agents), read_first=True
             )
         self.reap()
         if not self._engine.peek(lambda tx: submission.has_work(tx, agents, except_owners, owner)):
@@ -342,6 +408,8 @@ class Store:
             NotFound: The owner has no such session, or it was deleted meanwhile.
             Conflict: Old turns of the session were folded each time it was read. Export it again.
         """
+        from backstay.store.transfer import exporter  # noqa: PLC0415  # few processes export
+
         return exporter.export(self._read, check_session_id(session), owner)
 
     def export_to(self, session: SessionId, file: BinaryIO, *, owner: str, progress: ProgressCallback = quiet) -> int:
@@ -360,6 +428,8 @@ class Store:
             NotFound: The owner has no such session, or it was deleted meanwhile.
             Conflict: Old turns of the session were folded each time it was read. Export it again.
         """
+        from backstay.store.transfer import exporter  # noqa: PLC0415  # few processes export
+
         return exporter.export_to(self._read, check_session_id(session), owner, file, progress)
 
     def import_session(
@@ -385,17 +455,19 @@ class Store:
             owner: The owner of the new session.
             new_ids: Always make a copy. Ids are unique among all owners, so an import that keeps them shows whether
                 another owner has them; ask for new ones where the caller must not learn that.
-            addresses: Let the document's addresses lead to the session, except those that lead elsewhere already.
+            addresses: Point the document's addresses to the session, except those that point to another session.
             progress: Called with the step, how many records are done, and how many there will be.
 
         Returns:
             The session, and how its ids, addresses and turns were imported.
 
         Raises:
-            InvalidPayload: No store could have made the document; the error names the location.
+            InvalidPayload: The document is invalid; the error names the location.
             TooLarge: The document or a part of it is too large.
-            QuotaExceeded: The owner stores as much as it may.
+            QuotaExceeded: The owner has reached its limit of stored bytes.
         """
+        from backstay.store.transfer import importer  # noqa: PLC0415  # few processes import
+
         return importer.import_document(
             self._engine,
             self._records(export),
@@ -407,7 +479,7 @@ class Store:
 
     def _records(self, export: Export | bytes | BinaryIO) -> Iterator[LocatedRecord]:
         if isinstance(export, Export):
-            # A document may have been put together by hand: what comes back from JSON has the types it claims.
+            # A document may have been assembled by hand. A round trip through JSON gives its values the right types.
             return records_of(Export.from_json(export.to_json()))
         file = BytesIO(export) if isinstance(export, bytes) else export
         if not hasattr(file, "readline"):
@@ -437,12 +509,15 @@ class Store:
     list = _runs(commands.list_sessions)
     at = _runs(commands.at)
     beginning_with = _runs(commands.beginning_with)
+    ending_with = _runs(commands.ending_with)
     messages = _runs(commands.messages)
     message_position = _runs(commands.message_position)
+    rest_of_turn = _runs(commands.rest_of_turn)
     snapshot = _runs(commands.snapshot)
     badges = _runs(commands.badges)
     lineage = _runs(commands.lineage)
     turn = _runs(commands.turn)
+    last_turn = _runs(commands.last_turn)
     waiting = _runs(commands.waiting)
     calls = _runs(commands.calls)
     ledger = _runs(commands.ledger)
@@ -459,10 +534,10 @@ class Store:
         session: SessionId | None = None,
         limit: int = 20,
     ) -> SearchPage:
-        """Find messages of people and agents, best first: never undone ones, never another owner's.
+        """Find messages of people and agents, best first. Undone messages and other owners' are never found.
 
-        Text that a compaction left behind is found. The newest messages are indexed first, in a bounded number of
-        steps; the page has the number of messages that are not indexed yet.
+        Text before a compaction is found. The newest messages are indexed first, in a bounded number of
+        steps. The page says how many messages are not indexed yet.
 
         Args:
             text: The words and quoted phrases to find.
@@ -488,10 +563,15 @@ class Store:
             self._catch_up()  # Each time: ending the turn of a holder that is gone adds a message.
             return self._engine.read(verb)
 
-        def found(tx: Transaction) -> SearchPage:
+        def found(tx: Transaction) -> SearchResult:
             return message_search.search(tx, owner, query, filter=check_filter(tx, filter), session=only, limit=limit)
 
-        return self._look(read_indexed, found)
+        page, learned = self._look(read_indexed, found)
+        if learned is not None:
+            # A store that cannot be written ranks all matches each time.
+            with suppress(StoreFull, StoreUnavailable):
+                self._engine.write(partial(best_matches.keep, learned=learned), durable=False)
+        return page
 
     # --- tokens -----------------------------------------------------------------------------------------------------
 
@@ -514,16 +594,18 @@ class Store:
         return tuple(turn for turn in ended if turn is not None)
 
     def collect(self, *, keep_closed_for: float | None = None) -> Collected:
-        """Close expired sessions, delete those closed long ago, and drop blobs that no message took for a day.
+        """Close expired sessions, delete those closed long ago, and drop blobs that no message used within a day.
 
         The counts are exact, even if other processes collect or resolve meanwhile.
 
         Args:
-            keep_closed_for: Delete sessions that were closed for longer than so many seconds; None: delete none.
+            keep_closed_for: Delete sessions that were closed more than this many seconds ago; None: delete none.
 
         Returns:
             How much was closed, deleted and dropped.
         """
+        from backstay.store.transfer import importer  # noqa: PLC0415  # few processes collect
+
         expired = self._until_done(partial(store_upkeep.expire_some, limit=100), 100)
         deleted = messages = 0
         if keep_closed_for is not None:
@@ -548,7 +630,7 @@ class Store:
         gone = 0
         while True:
             fold = partial(store_upkeep.fold_some, moment=moment, limit=100)
-            turns, rows = self._engine.write(fold, durable=False, look_first=True)
+            turns, rows = self._engine.write(fold, durable=False, read_first=True)
             gone += rows
             if progress is not None:
                 progress(gone)
@@ -579,7 +661,7 @@ class Store:
     def _stem(self, read: int, progress: Callable[[int], None] | None) -> int:
         """Add the stems of messages that were indexed in other languages; how many messages that were."""
         stemmed = 0
-        while step := self._engine.write(partial(message_search.stem, limit=200), durable=False, look_first=True):
+        while step := self._engine.write(partial(message_search.stem, limit=200), durable=False, read_first=True):
             stemmed += step
             if progress is not None:
                 progress(read + stemmed)
@@ -641,7 +723,7 @@ class Store:
     def _until_done(self, step: Callable[[Transaction], int], size: int) -> int:
         done = 0
         while True:
-            count = self._engine.write(step, look_first=True)
+            count = self._engine.write(step, read_first=True)
             done += count
             if count < size:
                 return done
@@ -651,7 +733,7 @@ class Store:
         while batch := self._engine.read(partial(store_upkeep.closed_before, moment=moment, limit=100)):
             for session, owner in batch:
                 delete = partial(store_upkeep.delete_closed, session=session, owner=owner, moment=moment)
-                gone = self._engine.write(delete, look_first=True)
+                gone = self._engine.write(delete, read_first=True)
                 if gone is not None:
                     deleted, messages = deleted + 1, messages + gone.messages
         return deleted, messages

@@ -1,4 +1,4 @@
-"""For tests, ours and yours: a clock to move by hand, and the contract that every store must keep.
+"""Tools for tests of programs that use Backstay: a clock that is moved by hand.
 
 Nothing else in Backstay imports this package.
 """

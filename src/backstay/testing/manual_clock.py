@@ -2,7 +2,13 @@
 
 
 class ManualClock:
-    """Both clocks under the test's control. Give the same one to every store that should share a machine."""
+    """Both clocks, under the control of a test. Pass the same one to all stores that share a machine.
+
+    Args:
+        now: The wall clock, in milliseconds since 1970 (UTC).
+        boot: The boot clock, in milliseconds.
+        boot_id: The id of the boot of the machine.
+    """
 
     def __init__(self, now: int = 1_800_000_000_000, boot: int = 5_000_000, boot_id: str = "boot-1") -> None:
         self._now, self._boot, self._boot_id = now, boot, boot_id
@@ -18,14 +24,14 @@ class ManualClock:
         return self._boot
 
     def advance(self, seconds: float) -> None:
-        """Let time pass on both clocks."""
+        """Advance both clocks by this number of seconds."""
         self._now += round(seconds * 1000)
         self._boot += round(seconds * 1000)
 
     def set_wall(self, now: int) -> None:
-        """Set the wall clock, as a person or a time server might; the boot clock does not notice."""
+        """Set the wall clock to `now`, as a person or a time server might. The boot clock does not change."""
         self._now = now
 
     def reboot(self) -> None:
-        """Start the machine again: the boot clock begins anew under another name."""
+        """Restart the machine: the boot clock starts at 0 with another boot id."""
         self._boot, self._boot_id = 0, self._boot_id + "+"

@@ -4,8 +4,8 @@ from backstay.errors import ConfigError
 
 try:
     from backstay.agents.acp.agent import AcpAgent
-    from backstay.agents.acp.environment import PASSED_ON
     from backstay.agents.acp.permission import Policy
+    from backstay.agents.programs.environment import PASSED_ON
 except ModuleNotFoundError as error:
     if error.name is None or error.name.split(".")[0] not in ("acp", "pydantic"):
         raise

@@ -29,8 +29,8 @@ def prompt_of(turn: AgentTurn, earlier: Sequence[Message], *, fresh: bool) -> li
     """Return the texts of a prompt: the messages that the agent has not seen, marked as such, then the input."""
     parts = [f"{_BEFORE if fresh else _ADDED}\n\n{as_text(earlier)}\n\n{_NOW}"] if earlier else []
     parts.append("\n".join(text for part in turn.input.parts if (text := shown(part))))
-    if turn.said:
-        parts.append(f"{_BEGUN}\n\n{as_text(turn.said)}")
+    if turn.earlier_output:
+        parts.append(f"{_BEGUN}\n\n{as_text(turn.earlier_output)}")
     return parts
 
 

@@ -33,9 +33,9 @@ from acp.schema import (
 )
 from pydantic import BaseModel, ValidationError
 
-from backstay.agents.acp.child_process import Child, shown
 from backstay.agents.acp.json_rpc_pipe import JsonRpcPipe
 from backstay.agents.acp.updates import plain, texts
+from backstay.agents.programs.child_process import Child, shown
 from backstay.errors import AgentError, AgentFailed, AgentTimedOut
 
 log = logging.getLogger("backstay.agents.acp")
@@ -74,7 +74,7 @@ class AcpSession:
         # The cost of this session so far, as the child reported it.
         self.cost = 0.0
         self._inbox: deque[Happening] | None = None
-        self._asking: asyncio.Task[PromptResponse] | None = None
+        self._prompting: asyncio.Task[PromptResponse] | None = None
         self._news, self._room = asyncio.Event(), asyncio.Event()
         self._open: set[asyncio.Future[RequestPermissionResponse]] = set()
         self._pipe = JsonRpcPipe(child, self._room.wait)
@@ -95,7 +95,7 @@ class AcpSession:
             async with asyncio.timeout(seconds):
                 await self._greet()
                 new = NewSessionRequest(cwd=cwd, mcp_servers=[])
-                self.session = (await self._ask("session_new", new, NewSessionResponse)).session_id
+                self.session = (await self._request("session_new", new, NewSessionResponse)).session_id
         except TimeoutError:
             detail = f"; it wrote: {self._pipe.nonsense}" if self._pipe.nonsense else ""
             raise AgentTimedOut(
@@ -107,15 +107,15 @@ class AcpSession:
         """Send a prompt; yield what the child reports and asks, and last its response."""
         self._inbox = deque()
         request = PromptRequest(session_id=self.session, prompt=[*texts(parts)])
-        asking = self._asking = asyncio.create_task(self._ask("session_prompt", request, PromptResponse))
-        asking.add_done_callback(_mark_retrieved)
-        asking.add_done_callback(lambda _: self._news.set())
+        prompting = self._prompting = asyncio.create_task(self._request("session_prompt", request, PromptResponse))
+        prompting.add_done_callback(_mark_retrieved)
+        prompting.add_done_callback(lambda _: self._news.set())
         try:
             while True:
                 while self._inbox:
                     yield self._taken(self._inbox)
-                if asking.done():
-                    yield asking.result()
+                if prompting.done():
+                    yield prompting.result()
                     return
                 await self._news.wait()
                 self._news.clear()
@@ -129,8 +129,8 @@ class AcpSession:
         with contextlib.suppress(TimeoutError, ConnectionError):
             async with asyncio.timeout(seconds):
                 await self._connection.send_notification(AGENT_METHODS["session_cancel"], plain(cancelling))
-                if self._asking is not None:
-                    await asyncio.wait({self._asking})
+                if self._prompting is not None:
+                    await asyncio.wait({self._prompting})
 
     async def close(self) -> None:
         """End the child and the session."""
@@ -139,7 +139,7 @@ class AcpSession:
         try:
             await self.child.close()
         finally:
-            tasks = [self._watching] if self._asking is None else [self._watching, self._asking]
+            tasks = [self._watching] if self._prompting is None else [self._watching, self._prompting]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -155,7 +155,7 @@ class AcpSession:
             return await self._request_permission(RequestPermissionRequest.model_validate(params))
         if is_notification:
             return None
-        # We offer no files and terminals: the agent uses its own, and reports it.
+        # We offer no files or terminals: the agent uses its own, and reports what it does.
         raise RequestError.method_not_found(method)
 
     def _report(self, params: object) -> None:
@@ -203,18 +203,18 @@ class AcpSession:
     # --- requests to the child ----------------------------------------------------------------------------------------
 
     async def _greet(self) -> None:
-        ours = Implementation(name="backstay", title="Backstay", version=version("backstay"))
+        this_client = Implementation(name="backstay", title="Backstay", version=version("backstay"))
         hello = InitializeRequest(
-            protocol_version=PROTOCOL_VERSION, client_capabilities=ClientCapabilities(), client_info=ours
+            protocol_version=PROTOCOL_VERSION, client_capabilities=ClientCapabilities(), client_info=this_client
         )
-        theirs = (await self._ask("initialize", hello, InitializeResponse)).protocol_version
-        if theirs != PROTOCOL_VERSION:
+        agent_version = (await self._request("initialize", hello, InitializeResponse)).protocol_version
+        if agent_version != PROTOCOL_VERSION:
             raise AgentFailed(
-                f"{self.child.name} uses version {theirs} of ACP, and Backstay uses version {PROTOCOL_VERSION}",
-                hint="Install versions of both that use the same.",
+                f"{self.child.name} uses version {agent_version} of ACP, and Backstay uses version {PROTOCOL_VERSION}",
+                hint="Install versions of both that support the same protocol.",
             )
 
-    async def _ask(self, method: str, request: BaseModel, answer: type[M]) -> M:
+    async def _request(self, method: str, request: BaseModel, answer: type[M]) -> M:
         """Send a request and return the response; every failure is raised as an `AgentError`."""
         name = self.child.name
         try:
@@ -242,9 +242,9 @@ class AcpSession:
     async def _lost(self) -> AgentError:
         if self._pipe.fault:
             return AgentFailed(f"{self.child.name} {self._pipe.fault}")
-        fate = await self.child.fate()
+        exit_summary = await self.child.exit_summary()
         detail = f"; it wrote: {self._pipe.nonsense}" if self._pipe.nonsense and not self.session else ""
-        return AgentFailed(f"{self.child.name} {fate}{detail}")
+        return AgentFailed(f"{self.child.name} {exit_summary}{detail}")
 
     async def _watch(self) -> None:
         """Close the connection after the child has ended, also if a grandchild keeps its pipes open."""

@@ -11,11 +11,11 @@ from acp.schema import PromptResponse
 
 from backstay.agents.acp.acp_prompt import before_input, prompt_of
 from backstay.agents.acp.acp_session import AcpSession, Happening, PermissionRequest, SessionUpdate
-from backstay.agents.acp.child_process import Child, find_program
-from backstay.agents.acp.environment import child_environment
 from backstay.agents.acp.permission import Policy, Questions, check_policy
 from backstay.agents.acp.updates import UpdateTranslator
 from backstay.agents.port import AgentTurn
+from backstay.agents.programs.child_process import Child, find_program
+from backstay.agents.programs.environment import child_environment
 from backstay.agents.roots import AgentRoots, is_too_wide
 from backstay.errors import AgentFailed, ConfigError
 from backstay.model.content import Body
@@ -84,7 +84,7 @@ class AcpAgent:
         return self._waiting is not None and not self._waiting.over
 
     async def load(self, messages: tuple[Message, ...]) -> None:
-        """Store the history; it is sent to the program with the next prompt."""
+        """Store these messages, the history; they are sent to the program with the next prompt."""
         self._unsent = messages
 
     async def catch_up(self, messages: tuple[Message, ...]) -> None:
@@ -124,7 +124,7 @@ class AcpAgent:
         if waiting is not None:
             self._end(waiting.close())
         if waiting is not None or self._unsent is None:
-            # The program that knew the history is gone, or we never received it: take it from the turn, which may read
+            # The program that had the history is gone, or we never received it: take it from the turn, which may read
             # it from the store.
             earlier = await asyncio.to_thread(before_input, turn)
         else:
@@ -209,10 +209,10 @@ def _bodies_of(happening: Happening, translator: UpdateTranslator, questions: Qu
             for call in questions.denied:
                 yield from translator.refused(call)
             yield from translator.finish(happening)
-            _judge(happening)
+            _raise_unless_finished(happening)
 
 
-def _judge(answer: PromptResponse) -> None:
+def _raise_unless_finished(answer: PromptResponse) -> None:
     """Raise if the agent refused or cancelled. An answer that was cut short counts as an answer."""
     if answer.stop_reason == "refusal":
         raise AgentFailed("the agent refused to continue", hint="Rephrase the message, or undo the turn.")
@@ -228,7 +228,9 @@ async def _close_once_started(starting: "asyncio.Task[Child]") -> None:
 def _checked(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the command with the full path of its program; raise `ConfigError` if it is not valid."""
     if isinstance(command, str) or not command or not all(isinstance(word, str) for word in command):
-        raise ConfigError(f"{command!r} is not a command", hint="Pass its words: ['gemini', '--acp'].")
+        raise ConfigError(
+            f"{command!r} is not a command", hint="Pass the command as a list, such as ['gemini', '--acp']."
+        )
     if any("\0" in word for word in command):
         raise ConfigError("a command cannot contain a NUL character", hint="Remove it.")
     program = find_program(command, environment)

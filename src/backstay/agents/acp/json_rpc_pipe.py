@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from backstay.agents.acp.child_process import LINE_BYTES, Child, shown
+from backstay.agents.programs.child_process import LINE_BYTES, Child, shown
 
 log = logging.getLogger("backstay.agents.acp")
 

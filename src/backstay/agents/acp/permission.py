@@ -90,7 +90,7 @@ def _response(option: PermissionOption | None) -> Response:
 
 
 async def _agreed(**asked: Json) -> str:
-    return f"{asked['call']} is permitted, this once"
+    return f"{asked['call']} is permitted once"
 
 
 _ASKED = Tool(
@@ -102,5 +102,5 @@ _ASKED = Tool(
 _GIVEN = Tool(
     name="permission",
     function=_agreed,
-    description="Lets the agent use one of its own tools, as was permitted beforehand.",
+    description="Lets the agent use one of its own tools. Permission was given in advance.",
 )

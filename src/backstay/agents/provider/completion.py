@@ -4,13 +4,10 @@ from typing import Any
 
 import msgspec
 
-from backstay.errors import AgentFailed
-from backstay.model.content import MOST_INTEGER, Body, Json, Text, Thought, Usage
-from backstay.model.limits import Limits
+from backstay.agents.provider.answer import CallDraft, CallDrafts, ModelCall, clamped
+from backstay.model.content import Body, Json, Text, Thought, Usage
 
-# More than any sensible answer; without these limits a faulty model could fill the memory.
-MOST_CALLS = 64
-MOST_OF_ARGUMENTS = Limits().message_bytes
+_CUT = ("length", "content_filter")
 
 
 class FunctionDelta(msgspec.Struct, frozen=True):
@@ -40,12 +37,14 @@ class Choice(msgspec.Struct, frozen=True):
 
 class Details(msgspec.Struct, frozen=True):
     cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
 
 
 class Tally(msgspec.Struct, frozen=True):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: Details | None = None
+    completion_tokens_details: Details | None = None
 
 
 class CompletionChunk(msgspec.Struct, frozen=True):
@@ -71,33 +70,13 @@ class CompletionChunk(msgspec.Struct, frozen=True):
         return self.choice.finish_reason if self.choice else None
 
     @property
+    def ended(self) -> bool:
+        return self.finish_reason is not None
+
+    @property
     def has_output(self) -> bool:
         """Whether the chunk has text, reasoning or a part of a tool call."""
-        return any([*words_of(self.delta), self.delta.tool_calls])
-
-
-class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool call as the model sent it, not validated."""
-
-    id: str
-    name: str
-    arguments: str
-
-
-class CompletionDraft(msgspec.Struct, kw_only=True):
-    """A tool call that is still streaming."""
-
-    id: str
-    name: str = ""
-    pieces: list[str] = []
-    length: int = 0
-
-    def add(self, piece: str) -> None:
-        """Append to the arguments; raise `AgentFailed` if they exceed the limit of a message."""
-        self.length += len(piece)
-        if self.length > MOST_OF_ARGUMENTS:
-            raise AgentFailed(f"the model gave {self.name!r} more than {MOST_OF_ARGUMENTS:,} characters of arguments")
-        self.pieces.append(piece)
+        return any([*thought_and_text(self.delta), self.delta.tool_calls])
 
 
 class Completion:
@@ -106,51 +85,46 @@ class Completion:
     def __init__(self, model: str) -> None:
         self._model = model
         self._tally: Tally | None = None
-        self._words: list[str] = []
-        self._drafts: list[CompletionDraft] = []
-        self._latest: dict[int, CompletionDraft] = {}
-        self.silent = True
-        self.finish_reason: str | None = None
+        self._drafts = CallDrafts()
+        self._latest: dict[int, CallDraft] = {}
+        self._silent = True
+        self._finish_reason: str | None = None
 
     def add(self, chunk: CompletionChunk) -> list[Body]:
         """Add a chunk; return the output to yield now."""
         self._model = chunk.model or self._model
         self._tally = chunk.usage or self._tally
-        self.finish_reason = chunk.finish_reason or self.finish_reason
-        self.silent = self.silent and not (chunk.has_output or chunk.finish_reason)
+        self._finish_reason = chunk.finish_reason or self._finish_reason
+        self._silent = self._silent and not (chunk.has_output or chunk.finish_reason)
         for call in chunk.delta.tool_calls or ():
             self._add_call(call)
-        thought, words = words_of(chunk.delta)
-        self._words.append(words)
+        thought, words = thought_and_text(chunk.delta)
         return [body for body in (Thought(thought), Text(words)) if body.text]
 
     @property
-    def text(self) -> str:
-        return "".join(self._words)
+    def silent(self) -> bool:
+        return self._silent
+
+    @property
+    def cut(self) -> str | None:
+        return self._finish_reason if self._finish_reason in _CUT else None
 
     @property
     def calls(self) -> tuple[ModelCall, ...]:
-        """The calls in the order in which they started, with unique ids, whatever the model sent."""
-        ids = [draft.id for draft in self._drafts]
-        return tuple(
-            ModelCall(
-                id=draft.id if draft.id and ids.count(draft.id) == 1 else f"{draft.id}#{number}",
-                name=draft.name,
-                arguments="".join(draft.pieces),
-            )
-            for number, draft in enumerate(self._drafts, start=1)
-        )
+        return self._drafts.whole()
 
     @property
     def usage(self) -> Usage | None:
         if self._tally is None:
             return None
         details = self._tally.prompt_tokens_details or Details()
+        written = self._tally.completion_tokens_details or Details()
         return Usage(
-            input_tokens=_sane(self._tally.prompt_tokens),
-            output_tokens=_sane(self._tally.completion_tokens),
-            cached_tokens=_sane(details.cached_tokens),
+            input_tokens=clamped(self._tally.prompt_tokens),
+            output_tokens=clamped(self._tally.completion_tokens),
+            cached_tokens=clamped(details.cached_tokens),
             model=self._model,
+            reasoning_tokens=clamped(written.reasoning_tokens),
         )
 
     def _add_call(self, delta: CallDelta) -> None:
@@ -162,26 +136,16 @@ class Completion:
         elif function.arguments:
             draft.add(function.arguments)
 
-    def _draft_of(self, delta: CallDelta) -> CompletionDraft:
+    def _draft_of(self, delta: CallDelta) -> CallDraft:
         """Return the call that this delta continues. Some providers send index 0 for all calls; then the id decides."""
         index = delta.index or 0
         latest = self._latest.get(index)
         if latest is None or (delta.id and latest.id and delta.id != latest.id):
-            if len(self._drafts) == MOST_CALLS:
-                raise AgentFailed(
-                    f"the model requested more than {MOST_CALLS} tool calls at once; none of them was run"
-                )
-            latest = self._latest[index] = CompletionDraft(id=delta.id or "")
-            self._drafts.append(latest)
+            latest = self._latest[index] = self._drafts.start(CallDraft(id=delta.id or ""))
         latest.id = latest.id or delta.id or ""
         return latest
 
 
-def _sane(count: int | None) -> int:
-    """Return a token count within the valid range."""
-    return min(max(0, count or 0), MOST_INTEGER)
-
-
-def words_of(delta: Delta) -> tuple[str, str]:
+def thought_and_text(delta: Delta) -> tuple[str, str]:
     """Return the reasoning and the text of a delta."""
     return delta.reasoning_content or delta.reasoning or "", (delta.content or "") + (delta.refusal or "")

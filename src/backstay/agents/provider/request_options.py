@@ -22,6 +22,10 @@ def options_of(asked: Directions) -> dict[str, Json]:
         "verbosity": (asked.text or {}).get("verbosity"),
         "response_format": _format((asked.text or {}).get("format")),
         "tool_choice": _choice(asked.tool_choice),
+        "stop": asked.stop or None,
+        "seed": asked.seed,
+        "presence_penalty": asked.presence_penalty,
+        "frequency_penalty": asked.frequency_penalty,
     }
     return {name: value for name, value in wanted.items() if value is not None}
 

@@ -36,6 +36,17 @@ class Parameters:
         return {name: value for name, value in values.items() if value is not msgspec.UNSET}
 
 
+class RemoteParameters:
+    """The parameters of a tool that a server runs and validates; its schema is sent to the model as it is."""
+
+    def __init__(self, schema: dict[str, Json]) -> None:
+        self.schema = schema
+
+    def read(self, arguments: Mapping[str, Json]) -> dict[str, object]:
+        """Return the arguments: the server validates them."""
+        return dict(arguments)
+
+
 def typed(tool: Tool, parameters: Parameters) -> Tool:
     """Wrap a tool so that its function receives its own types for JSON arguments and returns JSON."""
 

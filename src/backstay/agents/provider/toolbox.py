@@ -1,19 +1,27 @@
 """The tools of a model: their descriptions, the validation of calls, and their execution."""
 
 import asyncio
+import logging
 import re
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from backstay.agents.directions import ClientTool
 from backstay.agents.port import AgentTurn
-from backstay.agents.provider.completion import ModelCall
-from backstay.agents.provider.tool_schema import Parameters, typed
+from backstay.agents.provider.answer import ModelCall
+from backstay.agents.provider.tool_schema import Parameters, RemoteParameters, typed
 from backstay.agents.tools import Function, MayHaveRun, Tool, ToolFailed, tool
 from backstay.errors import ConfigError, Rejected
 from backstay.model.codec import check_body
 from backstay.model.content import Json, ToolCall, ToolResult
 from backstay.model.limits import Limits
+
+if TYPE_CHECKING:
+    from backstay.agents.tool_servers.remote_tool import RemoteTool
+
+log = logging.getLogger("backstay.agents.provider")
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
 _MOST_QUOTED = 2_000
@@ -46,24 +54,31 @@ class Toolbox:
 
     def __init__(self, tools: Iterable[Tool | Function]) -> None:
         self._tools: dict[str, Tool] = {}
-        self._parameters: dict[str, Parameters] = {}
+        self._parameters: dict[str, Parameters | RemoteParameters] = {}
         for given in tools:
             self._put(given if isinstance(given, Tool) else tool(given))
 
     def __contains__(self, name: str) -> bool:
         return name in self._tools
 
-    def described(self) -> list[dict[str, Json]]:
-        """Return the tools as the Chat Completions API describes them."""
+    def with_remote(self, remote: "Sequence[RemoteTool]") -> "Toolbox":
+        """Return a toolbox that also has these tools of servers, except those whose names are taken."""
+        if not remote:
+            return self
+        both = Toolbox(())
+        both._tools, both._parameters = dict(self._tools), dict(self._parameters)
+        for one in remote:
+            name = one.tool.name
+            if name in both._tools:
+                log.warning("two tools have one name; give mcp() a prefix", extra={"tool": name})
+                continue
+            both._tools[name], both._parameters[name] = one.tool, RemoteParameters(one.schema)
+        return both
+
+    def declared(self) -> list[ClientTool]:
+        """Return the tools as declarations, like those of a client."""
         return [
-            {
-                "type": "function",
-                "function": {
-                    "name": name,
-                    "description": found.description,
-                    "parameters": self._parameters[name].schema,
-                },
-            }
+            ClientTool(name=name, description=found.description, parameters=self._parameters[name].schema)
             for name, found in self._tools.items()
         ]
 
@@ -77,7 +92,7 @@ class Toolbox:
         try:
             check_body(ToolCall(call.id, call.name, arguments), Limits())
         except Rejected as error:
-            return _refusal(call, {}, f"the arguments cannot be kept: {error}")
+            return _refusal(call, {}, f"the arguments cannot be stored: {error}")
         return self._match(call, arguments)
 
     async def run(self, turn: AgentTurn, calls: Sequence[RequestedToolCall]) -> list[ToolResult]:
@@ -105,7 +120,7 @@ class Toolbox:
         found = self._tools.get(call.name)
         if found is None:
             names = ", ".join(self._tools) or "none"
-            return _refusal(call, arguments, f"there is no tool {call.name[:_MOST_NAMED]!r}; there are: {names}")
+            return _refusal(call, arguments, f"there is no tool {call.name[:_MOST_NAMED]!r}; the tools are: {names}")
         try:
             self._parameters[call.name].read(arguments)
         except msgspec.ValidationError as error:
@@ -120,6 +135,6 @@ def _refusal(call: ModelCall, arguments: dict[str, Json], reason: str) -> Refusa
 async def _made(turn: AgentTurn, call: RequestedToolCall) -> ToolResult:
     """Run a call and return its result; an error becomes a result that the model can read."""
     try:
-        return ToolResult(call.id, await turn.call(call.tool, call.arguments))
+        return ToolResult(call.id, await turn.call(call.tool, call.arguments, id=call.id))
     except (ToolFailed, MayHaveRun) as error:
         return ToolResult(call.id, str(error), error=True)

@@ -10,7 +10,7 @@ from backstay.clock import Clock, SystemClock
 
 @tool(idempotent=True)
 def calculator(expression: str) -> str:
-    """Work out an arithmetic expression such as 2+3*4. Knows + - * / // % ** and parentheses."""
+    """Evaluate an arithmetic expression such as 2+3*4. Supports + - * / // % ** and parentheses."""
     try:
         return str(calculate(expression))
     except ValueError as error:
@@ -35,9 +35,7 @@ def search_in(turn: AgentTurn) -> Tool:
         found = [f"{hit.title or hit.session}: {hit.snippet.text}" for hit in page.hits]
         return "\n".join(found) or "nothing was found"
 
-    return Tool(
-        name="search", function=search, description="Search everything that was said in your sessions.", idempotent=True
-    )
+    return Tool(name="search", function=search, description="Search the messages of your sessions.", idempotent=True)
 
 
 clock = clock_of(SystemClock())

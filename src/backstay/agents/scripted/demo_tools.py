@@ -23,12 +23,12 @@ def payment_into(ledger: Ledger, *, idempotent: bool = False, then: Callable[[],
         then()
         return f"paid {amount}"
 
-    return Tool(name="pay", function=pay, description="Pay an amount. Money is not real here.", idempotent=idempotent)
+    return Tool(name="pay", function=pay, description="Pay an amount of play money.", idempotent=idempotent)
 
 
 @tool(approval=True)
 def confirm(question: str) -> str:
-    """Ask a person to agree. Runs only after they did."""
+    """Ask a person to agree. Runs only after they have agreed."""
     return f"a person agreed: {question}"
 
 

@@ -79,7 +79,7 @@ def _use(match: re.Match[str]) -> Use | None:
 
 
 ENTRIES = (
-    CommandHelp("think WORDS", "think these words before answering", r"think\s+(.+)", lambda m: Think(m[1])),
+    CommandHelp("think WORDS", "stream these words as a thought, then answer", r"think\s+(.+)", lambda m: Think(m[1])),
     CommandHelp("tool NAME {JSON}", "call a tool, such as: tool clock", r"tool\s+(\S+)(?:\s+(\S.*))?", _use),
     CommandHelp("calc 2+3*4", "work out arithmetic", r"calc\s+(.+)", lambda m: Use("calculator", {"expression": m[1]})),
     CommandHelp("search WORDS", "search your own sessions", r"search\s+(.+)", lambda m: Use("search", {"query": m[1]})),
@@ -92,15 +92,17 @@ ENTRIES = (
     CommandHelp("pay N", "call a tool that must not run twice", r"pay\s+(\d{1,9})", lambda m: Pay(int(m[1]))),
     CommandHelp(
         "pay N crash",
-        "the same, and kill the process inside that tool, where it is allowed",
+        "the same, but kill the process inside the tool, if that is allowed",
         r"pay\s+(\d{1,9})\s+crash",
         lambda m: Pay(int(m[1]), True),
     ),
     CommandHelp("slow N", "answer in N pieces with pauses", r"slow\s+(\d{1,4})", lambda m: Slow(int(m[1]))),
     CommandHelp("long N", "answer with N KB", r"long\s+(\d{1,5})", lambda m: Long(int(m[1]))),
     CommandHelp("usage", "report the usage of this turn", r"usage", lambda _: Count()),
-    CommandHelp("fail REASON", "fail for this reason", r"fail(?:\s+(.+))?", lambda m: Fail(m[1] or "you asked for it")),
-    CommandHelp("crash", "kill this process, where it is allowed", r"crash", lambda _: Crash()),
+    CommandHelp(
+        "fail REASON", "fail with this reason", r"fail(?:\s+(.+))?", lambda m: Fail(m[1] or "you asked for it")
+    ),
+    CommandHelp("crash", "kill this process, if that is allowed", r"crash", lambda _: Crash()),
     CommandHelp("help", "show this list", r"help|\?", lambda _: Help()),
 )
 

@@ -12,6 +12,7 @@ from backstay.agents.directions import directions_of
 from backstay.agents.port import AgentTurn
 from backstay.agents.scripted.builtin_tools import calculator, clock, search_in
 from backstay.agents.scripted.demo_tools import Ledger, confirm, payment_into
+from backstay.agents.scripted.earlier_output import EarlierOutput
 from backstay.agents.scripted.literal_script import Script, ScriptLine
 from backstay.agents.scripted.script_commands import (
     HELP,
@@ -31,12 +32,14 @@ from backstay.agents.scripted.script_commands import (
 from backstay.agents.tools import MayHaveRun, Tool, ToolFailed
 from backstay.errors import AgentFailed
 from backstay.model.content import Body, Json, Text, Thought, ToolCall, ToolResult, Usage, text_of
+from backstay.model.message import Message
 
 Pause = Callable[[float], Awaitable[None]]
 Bodies = AsyncGenerator[Body, None]
 
 _MOST_ECHOED = 200
 _LINE = 64
+_LAST_WORDS = "I am about to crash.\n"
 _PIECE = re.compile(r"(?:\S+\s*){1,3}|\s+")
 
 
@@ -88,20 +91,23 @@ Args:
         return Script(lines)
 
     async def stream(self, turn: AgentTurn) -> AsyncIterator[Body]:
-        """Execute the commands in the input, then report the usage, counted in words."""
-        read, written = sum(_count(message.text) for message in turn.messages), 0
-        given, asked = _given_back(turn), False
+        """Execute the commands in the input of the turn, then report the usage, counted in words."""
+        earlier, history = EarlierOutput(turn.earlier_output), _history(turn)
+        read, written = sum(_count(message.text) for message in history), 0
+        given, asked = _given_back(turn, history), False
         read += _count(directions_of(turn.input.parts).instructions or "")
         for result in given:
-            yield Text(f"You gave me: {result}\n")
+            if new := earlier.without(Text(f"You gave me: {result}\n")):
+                yield new
         for command in () if given else parse(turn.input.text):
             if asked and not _is_for_client(turn, command):
                 break
-            async with aclosing(self._follow(command, turn, Usage(read, written))) as bodies:
+            async with aclosing(self._follow(command, turn, Usage(read, written), earlier)) as bodies:
                 async for body in bodies:
                     written += _count(body.text) if isinstance(body, Text | Thought) else 0
                     asked = asked or isinstance(body, ToolCall)
-                    yield body
+                    if new := earlier.without(body):
+                        yield new
             if turn.cancelled:
                 return
         yield Usage(input_tokens=read, output_tokens=written, model="scripted")
@@ -109,7 +115,7 @@ Args:
     async def aclose(self) -> None:
         """Do nothing: there is nothing to release."""
 
-    def _follow(self, command: Command, turn: AgentTurn, used: Usage) -> Bodies:
+    def _follow(self, command: Command, turn: AgentTurn, used: Usage, earlier: EarlierOutput) -> Bodies:
         match command:
             case Think(text):
                 return self._think(turn, text)
@@ -122,15 +128,18 @@ Args:
             case Fail(reason):
                 return self._fail(reason)
             case Crash():
-                return self._crash(turn)
+                return self._crash(turn, earlier)
             case Slow():
-                return self._send(turn, _speech(command, used), self._slow)
+                return self._send(turn, _speech(command, used), self._slow, earlier)
             case _:
-                return self._send(turn, _speech(command, used), self._pace)
+                return self._send(turn, _speech(command, used), self._pace, earlier)
 
-    async def _send(self, turn: AgentTurn, pieces: Iterable[str], wait: float) -> Bodies:
-        """Yield the pieces; between two of them, pause and take steering inputs."""
+    async def _send(self, turn: AgentTurn, pieces: Iterable[str], wait: float, earlier: EarlierOutput) -> Bodies:
+        """Yield the pieces; between two new ones, pause and take steering inputs."""
         for number, piece in enumerate(pieces):
+            if earlier.contains(piece):
+                yield Text(piece)
+                continue
             if number and wait:
                 await self._pause(wait)
             if turn.cancelled:
@@ -164,19 +173,28 @@ Args:
         elif command.crash and not self._allow_crash:
             yield Text("I am not allowed to crash here, so I did not pay; `backstay serve --demo` allows it.\n")
         else:
-            tool = payment_into(self._payments, then=_die) if command.crash else payment_into(self._payments)
+            # A turn that resumes has crashed already: once is enough.
+            crashes = command.crash and not turn.earlier_output
+            tool = payment_into(self._payments, then=_die) if crashes else payment_into(self._payments)
             yield Text(await _called(turn, tool, {"amount": command.amount}))
 
     async def _fail(self, reason: str) -> Bodies:
         yield Text("I am about to fail.\n")
         raise AgentFailed(reason)
 
-    async def _crash(self, turn: AgentTurn) -> Bodies:
-        """Kill this process after all output so far is stored: `turn.steering()` waits for that."""
-        if not self._allow_crash:
+    async def _crash(self, turn: AgentTurn, earlier: EarlierOutput) -> Bodies:
+        """Kill this process after all output so far is stored: `turn.steering()` waits for that.
+
+        A turn that resumes one that crashed here continues behind this command.
+        """
+        crashed = earlier.contains(_LAST_WORDS)
+        if not (self._allow_crash or crashed):
             yield Text("I am not allowed to crash here; `backstay serve --demo` allows it.\n")
             return
-        yield Text("I am about to crash.\n")
+        yield Text(_LAST_WORDS)
+        if crashed:
+            yield Text("The process that ran me crashed here. I continue from this point.\n")
+            return
         await turn.steering()
         _die()
 
@@ -187,9 +205,15 @@ def _is_for_client(turn: AgentTurn, command: Command) -> bool:
     return isinstance(command, Use) and command.tool in declared
 
 
-def _given_back(turn: AgentTurn) -> list[Json]:
+def _history(turn: AgentTurn) -> tuple[Message, ...]:
+    """Return the messages up to the input, also in a turn that resumes another."""
+    output = {message.id for message in turn.earlier_output}
+    return tuple(message for message in turn.messages if message.id not in output)
+
+
+def _given_back(turn: AgentTurn, history: tuple[Message, ...]) -> list[Json]:
     """Return the results of the client's tools, if the turn has no other input."""
-    before = () if turn.input.text else turn.messages[-2:-1]
+    before = () if turn.input.text else history[-2:-1]
     results = [part for message in before if message.role == "tool" for part in message.parts]
     return [part.output for part in results if isinstance(part, ToolResult)]
 

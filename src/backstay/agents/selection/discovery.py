@@ -81,8 +81,8 @@ async def find_servers(places: Iterable[str], seconds: float) -> tuple[LocalServ
         return ()
     # Loopback needs no proxy, and a redirect would lead to another host.
     async with httpx2.AsyncClient(trust_env=False, verify=False, timeout=seconds) as client:  # loopback
-        asked = [_ask(client, name, url, seconds) for name, url in named]
-        return tuple(await asyncio.gather(*asked))
+        probes = [_probe(client, name, url, seconds) for name, url in named]
+        return tuple(await asyncio.gather(*probes))
 
 
 def find_acp_commands(path: str | None) -> tuple[AcpCommand, ...]:
@@ -121,7 +121,7 @@ def acp_variables(agent: str) -> tuple[str, ...]:
     return next((one.variables for one in ACP_COMMANDS if one.agent == agent), ())
 
 
-async def _ask(client: httpx2.AsyncClient, name: str, url: str, seconds: float) -> LocalServer:
+async def _probe(client: httpx2.AsyncClient, name: str, url: str, seconds: float) -> LocalServer:
     try:
         async with asyncio.timeout(seconds):
             finding, models = await _models(client, url)
@@ -159,5 +159,5 @@ def _can_answer(model: str) -> bool:
 def _place(text: str) -> tuple[str, str]:
     name, found, url = text.partition("=")
     if not found or not name or not url.startswith(("http://", "https://")):
-        raise ConfigError(f"{text!r} is not a place to look for models", hint="Write name=http://127.0.0.1:11434/v1")
+        raise ConfigError(f"{text!r} is not the address of a model server", hint="Write name=http://127.0.0.1:11434/v1")
     return name, url.rstrip("/")

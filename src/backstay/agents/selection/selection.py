@@ -98,7 +98,7 @@ def _key(environment: Mapping[str, str]) -> _Step:
             model = provider.wanted_model(environment)
             found.append(_opened(provider, model, environment))
             if model and not agent:
-                agent = f"{provider.url(environment)}#{model}"
+                agent = f"{provider.api}{provider.url(environment)}#{model}"
                 why = f"{model} of {provider.name} answers: {provider.prefix}_API_KEY is set."
     return _Step(name="key", title=title, found=tuple(found), agent=(agent,) if agent else (), why=why)
 

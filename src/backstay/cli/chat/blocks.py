@@ -11,7 +11,7 @@ import msgspec
 from backstay.cli.chat.markdown_stream import WordStream
 from backstay.cli.output import safe_text
 from backstay.cli.output.conversation_text import in_words
-from backstay.model.content import Attachment, Custom, Json, Part, Text, Thought, ToolCall, ToolResult
+from backstay.model.content import HIDDEN_KINDS, Attachment, Custom, Json, Part, Text, Thought, ToolCall, ToolResult
 from backstay.model.event import (
     ApprovalDecided,
     Event,
@@ -144,6 +144,8 @@ class ChatLog:
         self.over = False
         self._words, self._thoughts = WordStream(), WordStream()
         self._calls: dict[str, _ShownCall] = {}
+        # Calls of an interrupted turn that wait for a person: the decision continues it.
+        self._still_asking: dict[str, _ShownCall] = {}
         self._compacting = False
         # The last turn, if it was interrupted, and the names of its tools that may have run, by turn and call.
         self.interrupted: TurnId | None = None
@@ -161,6 +163,7 @@ class ChatLog:
         blocks: list[Block] = [ThoughtBlock(self._thoughts.tail)] if self._thoughts.tail.strip() else []
         blocks += [TextBlock(self._words.tail)] if self._words.tail.strip() else []
         blocks += [call.question() if call.asks else call.row("…") for call in self._calls.values()]
+        blocks += [call.question() for call in self._still_asking.values()]
         if self._compacting:
             blocks.append(NoteBlock("summarising…"))
         blocks += [PersonBlock(text, "held: `backstay release` lets it start") for text in self.held.values()]
@@ -169,7 +172,8 @@ class ChatLog:
     @property
     def asking(self) -> tuple[TurnId, str] | None:
         """The turn and the id of the first tool call that needs approval."""
-        asking = [(call.turn, call.call.id) for call in self._calls.values() if call.asks and call.turn]
+        calls = [*self._calls.values(), *self._still_asking.values()]
+        asking = [(call.turn, call.call.id) for call in calls if call.asks and call.turn]
         return asking[0] if asking else None
 
     # --- events -----------------------------------------------------------------------------------------------------
@@ -229,6 +233,8 @@ class ChatLog:
         match event.body:
             case WindowOpened(reason=reason):
                 return [NoteBlock(_WINDOWS[reason])] if reason in _WINDOWS else []
+            case SessionRenamed(by="agent"):
+                return []
             case SessionRenamed(title=title):
                 return [NoteBlock(f"title: {safe_text.one_line(title)}" if title else "the title was removed")]
             case SessionEndedEvent() | SessionExpiredEvent() | SessionDeleted():
@@ -243,25 +249,31 @@ class ChatLog:
             waited = self.waiting.pop(turn, None) or self.held.pop(turn, None)
             taken_back = waited is not None and not isinstance(end.outcome, Completed)
             return [NoteBlock(f"withdrawn before it started: {waited}")] if taken_back else []
-        blocks = [*self._flush(), *(_unanswered(call, end.may_have_run) for call in self._calls.values())]
-        doubts = self._conclude(turn, end, [call.call for call in self._calls.values()])
+        asks = [call for call in self._calls.values() if call.asks and _waits(end.outcome)]
+        over = [call for call in self._calls.values() if call not in asks]
+        blocks = [*self._flush(), *(_unanswered(call, end.may_have_run) for call in over)]
+        doubts = self._conclude(turn, end, [call.call for call in over])
         self._calls.clear()
+        self._still_asking = {call.call.id: call for call in asks}
         self.running, self._compacting = None, False
-        return blocks + _ending(end.outcome) + doubts
+        return blocks + _ending(end.outcome, doubtful=bool(self.in_doubt)) + doubts
 
     def _folded(self, turn: TurnId | None, fold: TurnFolded) -> list[Block]:
         """Show a turn that was folded. If a part of it was shown before, all of it is shown again."""
         again: list[Block] = [NoteBlock("shown again from its beginning:")] if fold.first <= self.seen else []
-        ending = [] if fold.outcome is None else _ending(fold.outcome)
+        ending: list[Block] = []
         if turn is not None and fold.outcome is not None:
             self._begin(turn, fold.messages[0] if fold.messages else None)
             made = [part for message in fold.messages for part in message.parts if isinstance(part, ToolCall)]
-            ending += self._conclude(turn, fold, made)
+            doubts = self._conclude(turn, fold, made)
+            ending = [*_ending(fold.outcome, doubtful=bool(doubts)), *doubts]
+            self._still_asking = {call.id: _ShownCall(call, turn, None) for call in _open_questions(made, fold)}
         return [*again, *blocks_of(fold.messages), *ending]
 
     def _begin(self, turn: TurnId, message: Message | None) -> None:
         """Note that a turn runs; one that continues an interrupted turn answers the same message."""
         self.interrupted = None
+        self._still_asking.clear()
         if message is None or message.turn == turn:
             self.in_doubt.clear()
 
@@ -277,8 +289,7 @@ class ChatLog:
 
     def _allowed_again(self, turn: TurnId, call: str) -> list[Block]:
         name = self.in_doubt.pop((turn, call), None)
-        then = "" if self.interrupted is None else " when /continue resumes the turn"
-        return [] if name is None else [NoteBlock(f"{name} may run once more{then}")]
+        return [] if name is None else [NoteBlock(f"{name} may run once more")]
 
     # --- helpers ----------------------------------------------------------------------------------------------------
 
@@ -297,6 +308,7 @@ class ChatLog:
 
     def _decided(self, call: str, began: int | None) -> list[Block]:
         """Start the clock of an approved call; a denied call never starts."""
+        self._still_asking.pop(call, None)
         if call in self._calls:
             self._calls[call].decided, self._calls[call].at = True, began
         return []
@@ -334,26 +346,47 @@ def _answer(parts: Iterable[Part], results: dict[str, ToolResult]) -> list[Block
                 blocks.append(_ShownCall(part, None, None).row(shown, tone))
             case ToolResult():
                 pass
+            case Custom(kind=kind) if kind in HIDDEN_KINDS:
+                pass
             case _:
                 blocks.append(TextBlock(_text_of([part])))
     return blocks
 
 
-def _ending(outcome: Outcome) -> list[Block]:
-    why = f": {safe_text.one_line(outcome.reason)}" if outcome.reason else ""
+def _open_questions(made: Sequence[ToolCall], fold: TurnFolded) -> list[ToolCall]:
+    """Return the calls of a folded turn that still wait for a person."""
+    if fold.outcome is None or not _waits(fold.outcome):
+        return []
+    returned = {part.id for message in fold.messages for part in message.parts if isinstance(part, ToolResult)}
+    return [call for call in made if call.approval and call.id not in returned and call.id not in fold.may_have_run]
+
+
+def _waits(outcome: Outcome) -> bool:
+    return isinstance(outcome, Interrupted) and outcome.waiting_for_approval
+
+
+def _ending(outcome: Outcome, *, doubtful: bool) -> list[Block]:
+    why = f": {safe_text.one_line(outcome.reason.partition(chr(10))[0])}" if outcome.reason else ""
     match outcome:
         case Completed():
             return []
         case Cancelled():
             return [NoteBlock(f"✗ cancelled{why}; the partial answer is kept", "bad")]
         case Failed():
-            return [NoteBlock(f"✗ failed{why}", "bad")]
-        case Interrupted():
+            advice = f" ({safe_text.one_line(outcome.hint)})" if outcome.hint else ""
+            traced = outcome.reason.partition("\n")[2]
             return [
-                NoteBlock(
-                    f"✗ interrupted{why}; the partial answer is kept. /continue resumes it, /retry runs it again", "bad"
-                )
+                NoteBlock(f"✗ failed{why}{advice}", "bad"),
+                *([NoteBlock(safe_text.lines(traced))] if traced else []),
             ]
+        case Interrupted(waiting_for_approval=True):
+            return [NoteBlock(f"✗ interrupted{why}; it waits for your approval, and continues when you decide", "bad")]
+        case Interrupted():
+            # Nothing is offered that would run a tool again which may have run.
+            then = "/continue resumes it without running it again" if doubtful else "/continue resumes it"
+            other = "" if doubtful else ", /retry runs it again"
+            kept = "a tool may have run; the partial answer is kept" if doubtful else "the partial answer is kept"
+            return [NoteBlock(f"✗ interrupted{why}; {kept}. {then}{other}", "bad")]
 
 
 def _unanswered(call: _ShownCall, may_have_run: Sequence[str]) -> ToolBlock:
@@ -369,7 +402,7 @@ def _text_of(parts: Iterable[Part]) -> str:
                 words.append(safe_text.lines(text))
             case Attachment(name=name, size=size):
                 words.append(f"[{safe_text.one_line(name)}, {size:,} bytes]")
-            case Custom(kind=kind):
+            case Custom(kind=kind) if kind not in HIDDEN_KINDS:
                 words.append(f"[{safe_text.one_line(kind)}]")
             case _:
                 pass

@@ -49,7 +49,7 @@ class ChatIO(Protocol):
         """Return the next input."""
         ...
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Report that the last line has been executed."""
         ...
 
@@ -86,7 +86,7 @@ class PipeInput:
         """Return the next input."""
         return await self._inputs.get()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Report that the last line has been executed, so that the next can be read."""
         self._taken.release()
 

@@ -23,6 +23,7 @@ from backstay.cli.output import safe_text, screen
 from backstay.cli.output.document_files import ENDINGS, Kind, kind_of, save
 from backstay.errors import BackstayError, HistoryChanged, InvalidPayload, NotFound, NothingToDo, StoreUnavailable
 from backstay.model.addresses.address import Address
+from backstay.model.content import Attachment
 from backstay.model.documents.records import ENDING
 from backstay.model.ids import SessionId, TurnId
 from backstay.model.message import Message
@@ -34,6 +35,9 @@ from backstay.model.turn import TurnInfo
 _SHOWN = 12
 _LISTED = 15
 _PAUSE = 0.5
+# Words with which people answer a tool's request for approval.
+_WORDS_OF_DECISION = frozenset("y yes ok okay sure approve approved allow go n no deny denied stop".split())
+_HOW_TO_DECIDE = "/approve allows the tool call, /deny rejects it. Write it again to send it as a message."
 
 
 class ChatLoop:
@@ -45,9 +49,11 @@ class ChatLoop:
         self.session: SessionId
         self._log = ChatLog()
         self._sending: list[str] = []
+        self._attached: list[Attachment] = []
         self._away = False
         self._listed: tuple[SessionId, ...] = ()
         self._interrupted = False
+        self._explained: tuple[TurnId, str] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._background_tasks: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
@@ -80,6 +86,9 @@ class ChatLoop:
             await self._read_inputs(lines, doing)
         finally:
             await _stopped(doing, self._watching, *self._background_tasks)
+        if not self._io.paced:
+            # The terminal erases the blocks that can still change together with the input line: write them above it.
+            await self._io.show(self._log.tail)
 
     async def _read_inputs(self, lines: "asyncio.Queue[TypedLine]", doing: "asyncio.Task[None]") -> None:
         """Read the person's input as it arrives, so that Ctrl-C works while a line is being executed."""
@@ -141,7 +150,7 @@ class ChatLoop:
             line = await lines.get()
             if line.text.strip() and await self._do(line):
                 return
-            self._io.go_on()
+            self._io.resume()
 
     async def _do(self, line: TypedLine) -> bool:
         """Execute a line; return whether the person exits."""
@@ -152,7 +161,9 @@ class ChatLoop:
             return False
         if isinstance(order, ParsedCommand) and order.name == "quit":
             return True
-        if isinstance(order, ParsedCommand):
+        if isinstance(order, str) and self._decides_nothing(order):
+            await self._io.show([NoteBlock(f"{safe_text.one_line(order)} was not sent: {_HOW_TO_DECIDE}", "asks")])
+        elif isinstance(order, ParsedCommand):
             await self._io.show([NoteBlock(f"{PROMPT}{safe_text.one_line(line.text)}")])
             await self._attempt(lambda: self._obey(order))
         else:
@@ -161,6 +172,13 @@ class ChatLoop:
         if self._io.paced:
             await self._attempt(self._catch_up)
         return False
+
+    def _decides_nothing(self, text: str) -> bool:
+        """Whether the person answers a tool's request with a word, which would be a message. Twice in a row, it is."""
+        answers = text.strip().rstrip("!.").lower() in _WORDS_OF_DECISION
+        unclear = answers and self._log.asking is not None and self._explained != self._log.asking
+        self._explained = self._log.asking if unclear else None
+        return unclear
 
     async def _attempt(self, act: Callable[[], Awaitable[None]]) -> None:
         """Run an action; show an expected error and continue the chat."""
@@ -176,7 +194,12 @@ class ChatLoop:
     # --- sending ----------------------------------------------------------------------------------------------------
 
     async def _send(self, text: str, if_busy: Busy = "enqueue") -> None:
-        await self._submit(text, lambda key: self._exchange.send(self.session, text, request_id=key, if_busy=if_busy))
+        files = tuple(self._attached)
+        await self._submit(
+            text,
+            lambda key: self._exchange.send(self.session, text, request_id=key, if_busy=if_busy, files=files),
+        )
+        del self._attached[: len(files)]
 
     async def _edit(self, text: str) -> None:
         message = await self._last_message()
@@ -224,6 +247,10 @@ class ChatLoop:
     async def _look(self, order: ParsedCommand) -> None:
         """Execute the commands that do not change the messages of this session."""
         match order.name:
+            case "attach":
+                await self._attach(order.words)
+            case "detach":
+                await self._detach()
             case "fork":
                 await self._move(await self._exchange.fork(self.session))
             case "new":
@@ -241,20 +268,38 @@ class ChatLoop:
             case _:
                 await self._io.show([NoteBlock("\n".join(help_lines()))])
 
+    async def _attach(self, words: str) -> None:
+        """Upload a file, to be sent with the next message."""
+        try:
+            file = await self._exchange.upload(await asyncio.to_thread(Path(words).expanduser))
+        except OSError as error:
+            raise InvalidPayload(f"{words} cannot be read: {error.strerror}", hint="Check the path.") from error
+        self._attached.append(file)
+        names = ", ".join(safe_text.one_line(f"{one.name} ({one.size:,} bytes)") for one in self._attached)
+        await self._io.show([NoteBlock(f"attached to your next message: {names}")])
+
+    async def _detach(self) -> None:
+        if not self._attached:
+            raise NothingToDo("no file is attached", hint="/attach PATH attaches one.")
+        self._attached.clear()
+        await self._io.show([NoteBlock("your next message has no files")])
+
     async def _decide(self, *, approved: bool) -> None:
         asking = self._log.asking
         if asking is None:
-            raise NothingToDo("no tool call needs approval", hint="A call that does is shown with its arguments.")
+            raise NothingToDo(
+                "no tool call needs approval", hint="A call that needs approval is shown with its arguments."
+            )
         await self._exchange.decide(*asking, approved=approved)
 
     async def _recover(self, name: str) -> None:
         """Decide what becomes of an interrupted turn, and of its tools that may have run."""
         if name == "rerun":
             if not self._log.in_doubt:
-                raise NothingToDo("no tool waits for this decision", hint="/retry asks the whole question again.")
+                raise NothingToDo("no tool call needs this decision", hint="/continue resumes an interrupted turn.")
             await self._exchange.rerun(*next(iter(self._log.in_doubt)))
         elif self._log.interrupted is None:
-            raise NothingToDo("the last turn was not interrupted", hint="/retry has it answered again.")
+            raise NothingToDo("the last turn was not interrupted", hint="/retry runs the last message again.")
         else:
             await self._exchange.resume(self._log.interrupted)
 

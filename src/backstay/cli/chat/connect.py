@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import socket
 from functools import partial
 
@@ -15,21 +16,31 @@ from backstay.cli.chat.chat_io import PipeInput, PipeIO, history_file, is_termin
 from backstay.cli.chat.chat_loop import ChatLoop
 from backstay.cli.chat.direct import DirectExchange
 from backstay.cli.chat.exchange import Exchange
-from backstay.cli.chat.local_token import local_token
 from backstay.cli.chat.machine import Machine
 from backstay.cli.chat.remote import RemoteExchange
 from backstay.cli.chat.session_choice import choose
 from backstay.cli.chat.slash_commands import NAMES
 from backstay.cli.chat.terminal_style import plain_text
+from backstay.cli.local_token import local_token
+from backstay.cli.output import safe_text
 from backstay.cli.output.exit_status import Exit
 from backstay.cli.output.tracebacks import tracebacks
 from backstay.cli.session_names import workspace
+from backstay.client.client import connect
+from backstay.client.server_connection import base_url
 from backstay.config import Chosen, is_loopback
 from backstay.errors import ConfigError
 from backstay.model.addresses.address import Address, WorkspaceAddress
 from backstay.model.session import SessionInfo
 from backstay.runtime.app import open_app
+from backstay.runtime.timing import Timing
+from backstay.runtime.titles import first_words
 from backstay.server.auth.agent_roots import agent_roots
+
+# A person who leaves does not wait for the answer: it is interrupted, and what came of it is kept.
+_GRACE = 0.5
+# A person waits: a request is repeated only for a moment. A message is sent until it is accepted.
+_RETRIES = 2.0
 
 
 class ChatTarget(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +52,8 @@ class ChatTarget(msgspec.Struct, frozen=True, kw_only=True):
     new: bool
     to: str
     by_machine: bool
+    # The options of the command line that are needed to come back, apart from the session.
+    options: tuple[str, ...] = ()
 
     def place(self, host: str | None) -> Address | None:
         """Return the address given, or that of the directory; None if the session is given by its id."""
@@ -58,7 +71,7 @@ def chat_with_database(chosen: Chosen, wanted: ChatTarget) -> Exit:
 
 def chat_with_server(chosen: Chosen, url: str, token: str | None, wanted: ChatTarget) -> Exit:
     """Chat in a session of a server; the agent runs on the server."""
-    base = _checked(url)
+    base = base_url(url, "--server")
     return asyncio.run(_at_server(base, token or local_token(chosen, base), wanted))
 
 
@@ -70,23 +83,17 @@ async def _in_database(chosen: Chosen, wanted: ChatTarget) -> Exit:
     agents = parse_agent_specs(selection.agent, settings, roots=partial(agent_roots, settings, [directory]))
     if wanted.to not in agents:
         raise ConfigError(f"no agent is called {wanted.to!r}", hint=f"There are: {', '.join(agents)}.")
-    async with open_app(settings.db, agents=agents, owner=settings.owner) as app:
+    titler = first_words if settings.titles else None
+    opened = open_app(settings.db, agents=agents, owner=settings.owner, timing=Timing(grace=_GRACE), titler=titler)
+    async with opened as app:
         exchange = DirectExchange(app, name=_shown(settings.db), owner=settings.owner, agent=wanted.to)
         return await _chat(exchange, wanted, place, selection.why)
 
 
 async def _at_server(base: httpx2.URL, token: str, wanted: ChatTarget) -> Exit:
-    here = is_loopback(base.host)
-    client = httpx2.AsyncClient(
-        base_url=base,
-        headers={"authorization": f"Bearer {token}"},
-        timeout=httpx2.Timeout(60.0, connect=10.0),
-        # A server on this machine is reached directly, without the proxy of the environment.
-        trust_env=not here,
-    )
-    async with client:
-        # For a server on another machine, the workspace address must name our host.
-        place = wanted.place(None if here else socket.gethostname())
+    # For a server on another machine, the workspace address must name our host.
+    place = wanted.place(None if is_loopback(base.host) else socket.gethostname())
+    async with connect(str(base), token=token, retry_seconds=_RETRIES) as client:
         return await _chat(RemoteExchange(client, agent=wanted.to), wanted, place, f"The agent of {base} answers.")
 
 
@@ -110,7 +117,8 @@ async def _chat(exchange: Exchange, wanted: ChatTarget, place: Address | None, w
     async with chat_io.open():
         with tracebacks(chat_io.write_above):
             await chat_loop.run(chat_io, session)
-    click.echo(f"Continue with: backstay chat --session {chat_loop.session}")
+    again = shlex.join(["backstay", "chat", "--session", chat_loop.session, *wanted.options])
+    click.echo(f"Continue with: {safe_text.one_line(again)}")
     return Exit.COMPLETED
 
 
@@ -118,17 +126,6 @@ async def _session(exchange: Exchange, wanted: ChatTarget, place: Address | None
     if place is None:
         return await choose(exchange, wanted.session or "")
     return await (exchange.create(place) if wanted.new else exchange.resolve(place))
-
-
-def _checked(url: str) -> httpx2.URL:
-    hint = "Write its address, such as http://127.0.0.1:8642"
-    try:
-        base = httpx2.URL(url.rstrip("/") + "/")
-    except httpx2.InvalidURL as error:
-        raise ConfigError("--server is not a URL", hint=hint) from error
-    if base.scheme not in ("http", "https") or not base.host or base.userinfo or base.query or base.fragment:
-        raise ConfigError("--server is not the address of a server", hint=hint)
-    return base
 
 
 def _shown(db: str) -> str:

@@ -1,13 +1,15 @@
 """A chat's exchange with a database: the agent answers in this process, or in another on the same store."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from pathlib import Path
 from typing import BinaryIO
 
 from backstay.cli.chat.exchange import Away, Back, Busy, ChatEvent
 from backstay.errors import StoreUnavailable
 from backstay.model.addresses.address import Address
+from backstay.model.content import Attachment, Content, Text
 from backstay.model.event import UNSEEN, Cursor
 from backstay.model.ids import MessageId, SessionId, TurnId
 from backstay.model.message import Message
@@ -48,11 +50,20 @@ class DirectExchange:
     async def beginning_with(self, prefix: str, limit: int) -> tuple[SessionInfo, ...]:
         return await self._owned.run(commands.beginning_with(prefix, limit=limit, owner=self._owned.owner))
 
+    async def ending_with(self, letters: str, limit: int) -> tuple[SessionInfo, ...]:
+        return await self._owned.run(commands.ending_with(letters, limit=limit, owner=self._owned.owner))
+
     async def search(self, text: str) -> SearchPage:
         return await self._owned.search(text)
 
-    async def send(self, session: SessionId, text: str, *, request_id: str, if_busy: Busy) -> TurnId:
-        return (await self._handle(session).send(text, request_id=request_id, if_busy=if_busy)).id
+    async def upload(self, path: Path) -> Attachment:
+        return await self._owned.upload(path)
+
+    async def send(
+        self, session: SessionId, text: str, *, request_id: str, if_busy: Busy, files: Sequence[Attachment] = ()
+    ) -> TurnId:
+        content: Content = [Text(text), *files] if files else text
+        return (await self._handle(session).send(content, request_id=request_id, if_busy=if_busy)).id
 
     async def retry(self, session: SessionId, *, request_id: str) -> TurnId:
         return (await self._handle(session).retry(request_id=request_id)).id

@@ -1,11 +1,13 @@
 """The operations that a chat needs, implemented by a database (`direct`) and by a server (`remote`)."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
 from typing import BinaryIO, Literal, Protocol
 
 import msgspec
 
 from backstay.model.addresses.address import Address
+from backstay.model.content import Attachment
 from backstay.model.event import Event
 from backstay.model.ids import MessageId, SessionId, TurnId
 from backstay.model.message import Message
@@ -64,14 +66,24 @@ class Exchange(Protocol):
         """Return sessions whose ids start with the prefix; a server searches only the newest sessions."""
         ...
 
+    async def ending_with(self, letters: str, limit: int) -> tuple[SessionInfo, ...]:
+        """Return sessions whose ids end with the letters; a server searches only the newest sessions."""
+        ...
+
     async def search(self, text: str) -> SearchPage:
         """Return the messages that match, best first."""
         ...
 
     # --- turns ------------------------------------------------------------------------------------------------------
 
-    async def send(self, session: SessionId, text: str, *, request_id: str, if_busy: Busy) -> TurnId:
-        """Send a message. Retried under its request id until it is accepted; accepted only once."""
+    async def upload(self, path: Path) -> Attachment:
+        """Upload a file, which the next message can carry."""
+        ...
+
+    async def send(
+        self, session: SessionId, text: str, *, request_id: str, if_busy: Busy, files: Sequence[Attachment] = ()
+    ) -> TurnId:
+        """Send a message with uploaded files. Retried under its request id until it is accepted; accepted only once."""
         ...
 
     async def retry(self, session: SessionId, *, request_id: str) -> TurnId:

@@ -19,7 +19,7 @@ from backstay.errors import InvalidPayload, NotFound, NothingToDo
 from backstay.model.event import ApprovalDecided, Event, ToolCalled, ToolReturned, TurnEnded, TurnFolded
 from backstay.model.ids import TurnId
 from backstay.model.session import SessionInfo
-from backstay.model.turn import Completed, Outcome
+from backstay.model.turn import Completed, Interrupted, Outcome
 
 T = TypeVar("T")
 _HINT = 'Write {"text": "…"} to send a message, or {"call": "…", "approved": true} to approve a tool call.'
@@ -95,7 +95,8 @@ class Machine:
                 self._asking.pop(result.id, None)
             case TurnEnded(outcome=outcome) | TurnFolded(outcome=outcome) if event.turn and outcome is not None:
                 self._outcomes[event.turn] = outcome
-                self._asking = {call_id: turn for call_id, turn in self._asking.items() if turn != event.turn}
+                if not (isinstance(outcome, Interrupted) and outcome.waiting_for_approval):
+                    self._asking = {call_id: turn for call_id, turn in self._asking.items() if turn != event.turn}
             case _:
                 pass
 
@@ -109,7 +110,7 @@ class Machine:
                 async with self._executing:
                     await self._do(order)
                 await self._until(lambda: bool(self._asking) or self._is_answered())
-            program.go_on()
+            program.resume()
         await self._until(self._is_answered)
         return self._ending()
 

@@ -28,6 +28,8 @@ COMMANDS = (
     Command("retry", "run the last message again"),
     Command("edit", "replace your last message", takes="WORDS"),
     Command("steer", "send a message to the running turn, instead of waiting for its end", needs="WORDS"),
+    Command("attach", "send a file with your next message", needs="PATH"),
+    Command("detach", "send no files with your next message"),
     Command("approve", "allow the tool call that needs approval"),
     Command("deny", "reject it"),
     Command("rerun", "allow a tool that may have run before an interruption to run again"),

@@ -69,7 +69,11 @@ class TerminalIO:
         finally:
             if self._prompt.app.is_running:
                 self._prompt.app.exit()
-            await typing
+            else:
+                typing.cancel()  # It has ended, or not begun: then it would still wait for a key.
+            await asyncio.wait({typing})
+            if not typing.cancelled():
+                typing.result()
 
     async def show(self, blocks: Sequence[Block]) -> None:
         self._drawn = None
@@ -83,7 +87,7 @@ class TerminalIO:
     async def read_input(self) -> UserInput:
         return await self._inputs.get()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Do nothing: the person can type at any time."""
 
     def put(self, text: str) -> bool:

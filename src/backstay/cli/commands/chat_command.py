@@ -1,10 +1,12 @@
 """`backstay chat`: a conversation in a terminal, with a database or with a server."""
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from backstay.cli.options import chosen
 from backstay.cli.session_names import SESSION
@@ -20,6 +22,7 @@ Examples:
 
 Exit status with --json: 0 if every turn completed; otherwise the status of the first other outcome, as for `send`.
 """
+_REPEATED = frozenset({"db", "server", "token_file", "agent", "to", "owner", "file"})
 
 
 @click.command(epilog=EXAMPLES)
@@ -36,7 +39,12 @@ Exit status with --json: 0 if every turn completed; otherwise the status of the 
     help="The token for the server. [env: BACKSTAY_TOKEN; default: from --token-file]",
 )
 @click.option("--token-file", help="The file of the token. [default: beside the database]")
-@click.option("--session", type=SESSION, metavar="ID", help="Continue this session; the first letters are enough.")
+@click.option(
+    "--session",
+    type=SESSION,
+    metavar="ID",
+    help="Continue this session; the first or last letters are enough, or `last`.",
+)
 @click.option("--address", help="Continue the session of this address.")
 @click.option("--workspace", metavar="PATH", help="Continue the session of this directory. [default: the current one]")
 @click.option("--new", is_flag=True, help="Create a new session; the address or directory then points to it.")
@@ -46,7 +54,9 @@ Exit status with --json: 0 if every turn completed; otherwise the status of the 
     metavar="[NAME=]MODULE:ATTR|URL#MODEL|acp:COMMAND|scripted",
     help="The agent that answers, with --db. [default: the best that `backstay agents` finds]",
 )
-@click.option("--to", default="default", show_default=True, metavar="NAME", help="The agent to ask, of several.")
+@click.option(
+    "--to", default="default", show_default=True, metavar="NAME", help="The agent to ask, if there are several."
+)
 @click.option("--owner", help="The owner of the sessions, with --db. [default: local]")
 @click.option(
     "--config",
@@ -86,8 +96,26 @@ def chat(
     # Without a handler, Python prints the runtime's warnings to stderr, in the middle of the conversation.
     logging.getLogger("backstay").addHandler(logging.NullHandler())
     effective = chosen(file, **flags)
-    wanted = ChatTarget(session=session, address=address, workspace=workspace, new=new, to=to, by_machine=as_json)
+    wanted = ChatTarget(
+        session=session,
+        address=address,
+        workspace=workspace,
+        new=new,
+        to=to,
+        by_machine=as_json,
+        options=tuple(_repeated(click.get_current_context())),
+    )
     ending = (
         chat_with_database(effective, wanted) if server is None else chat_with_server(effective, server, token, wanted)
     )
     click.get_current_context().exit(ending)
+
+
+def _repeated(context: click.Context) -> Iterator[str]:
+    """Yield the options of the command line without which another chat would be continued. A token is a secret."""
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        if option.name in _REPEATED and source is ParameterSource.COMMANDLINE:
+            value = context.params[option.name]
+            for one in value if isinstance(value, tuple) else (value,):
+                yield from (option.opts[0], str(one))

@@ -3,7 +3,7 @@
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO
@@ -14,6 +14,7 @@ from backstay.cli.options import Ask, asks
 from backstay.cli.output import safe_text, screen
 from backstay.cli.output.document_files import ENDINGS, Kind, document_pieces, kind_of, save
 from backstay.cli.session_names import SESSION, find
+from backstay.cli.session_store import SessionStore
 from backstay.errors import InvalidPayload, NothingToDo
 from backstay.model.documents.records import records_in
 from backstay.model.limits import Limits
@@ -48,7 +49,7 @@ Examples:
     "--format",
     "kind",
     type=click.Choice(list(ENDINGS)),
-    help="jsonl is complete and can be imported; the others have the current window, to read. "
+    help="jsonl is complete and can be imported; markdown and html have the current window, for reading. "
     "[default: by the suffix of the file; jsonl]",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The file to write. [default: standard output]")
@@ -73,7 +74,7 @@ def export(ask: Ask, *, session: str, kind: Kind | None, output: Path | None, fo
 
 @click.command("import", epilog=IMPORT)
 @click.argument("source", metavar="FILE|-")
-@click.option("--addresses", is_flag=True, help="Point its addresses to it. [default: they are dropped]")
+@click.option("--addresses", is_flag=True, help="Point the addresses of the session to it. [default: they are dropped]")
 @asks
 def import_session(ask: Ask, *, source: str, addresses: bool) -> None:
     """Import an exported session, and print its id.
@@ -85,7 +86,7 @@ def import_session(ask: Ask, *, source: str, addresses: bool) -> None:
     with (
         _opened(source) as file,
         _sound(file, ask, limits) as document,
-        open_store(ask.db, limits=limits) as store,
+        _target(ask, limits) as store,
         screen.progress() as report,
     ):
         imported = store.import_session(document, owner=ask.owner, addresses=addresses, progress=report)
@@ -142,6 +143,11 @@ def _print(ask: Ask, session: SessionInfo, kind: Kind, lines: BinaryIO) -> None:
     else:
         for piece in document_pieces(lines, kind):
             click.echo(piece, nl=False)
+
+
+def _target(ask: Ask, limits: Limits) -> AbstractContextManager[SessionStore]:
+    """The server, or the store, which is created if there is none."""
+    return open_store(ask.db, limits=limits) if ask.server is None else ask.store()
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import msgspec
 from backstay.cli.options import Ask, asks
 from backstay.cli.output import conversation_text, safe_text, screen
 from backstay.cli.session_names import SESSION, find
+from backstay.cli.session_store import SessionStore
 from backstay.model.event import (
     UNSEEN,
     Cursor,
@@ -26,8 +27,6 @@ from backstay.model.event import (
     TurnSubmitted,
 )
 from backstay.model.ids import SessionId
-from backstay.runtime.blocking import open_blocking
-from backstay.store import Store
 
 EXAMPLES = """\b
 Examples:
@@ -71,7 +70,7 @@ def follow(ask: Ask, *, session: str | None, after: int | None, once: bool) -> N
         sys.stdout.flush()
 
 
-def _stored(store: Store, owner: str, session: SessionId | None, after: int | None) -> Iterator[FollowedEvent]:
+def _stored(store: SessionStore, owner: str, session: SessionId | None, after: int | None) -> Iterator[FollowedEvent]:
     if session is None:
         yield from _stored_feed(store, owner, after or 0)
         return
@@ -82,7 +81,7 @@ def _stored(store: Store, owner: str, session: SessionId | None, after: int | No
         yield from map(FollowedEvent, page.events)
 
 
-def _stored_feed(store: Store, owner: str, position: int) -> Iterator[FollowedEvent]:
+def _stored_feed(store: SessionStore, owner: str, position: int) -> Iterator[FollowedEvent]:
     more = True
     while more:
         page = store.feed(position, owner=owner)
@@ -91,7 +90,7 @@ def _stored_feed(store: Store, owner: str, position: int) -> Iterator[FollowedEv
 
 
 def _live(ask: Ask, session: SessionId | None, after: int | None) -> Iterator[FollowedEvent]:
-    with open_blocking(ask.db, owner=ask.owner) as app:
+    with ask.app() as app:
         if session is None:
             yield from (FollowedEvent(one.event, one.position) for one in app.follow(after))
         else:

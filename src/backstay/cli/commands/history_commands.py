@@ -8,11 +8,11 @@ from backstay.cli import answering
 from backstay.cli.options import Ask, asks
 from backstay.cli.output import screen
 from backstay.cli.session_names import SESSION, find
+from backstay.cli.session_store import SessionStore
 from backstay.errors import NothingToDo
 from backstay.model.ids import MessageId
 from backstay.model.session import SessionInfo
 from backstay.model.window import Moved
-from backstay.store import Store
 
 UNDO = """\b
 Examples:
@@ -122,7 +122,7 @@ def edit(
 
 @click.command(epilog=FORK, short_help="Create a new session from this one, and print its id.")
 @click.argument("session", type=SESSION)
-@click.option("--at", metavar="MESSAGE|TURN", help="Fork up to and including this. [default: all ended turns]")
+@click.option("--at", metavar="MESSAGE|TURN", help="The last message or turn of the fork. [default: all ended turns]")
 @asks
 def fork(ask: Ask, *, session: str, at: str | None) -> None:
     """Create a new session with the history of this one, and print its id."""
@@ -135,7 +135,7 @@ def fork(ask: Ask, *, session: str, at: str | None) -> None:
         screen.print_line(made.id)
 
 
-def _last_words(store: Store, session: SessionInfo) -> MessageId:
+def _last_words(store: SessionStore, session: SessionInfo) -> MessageId:
     page = store.messages(session.id, owner=session.owner)
     own = [message.id for message in page.messages if message.role == "user"]
     if not own:

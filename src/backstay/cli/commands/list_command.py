@@ -1,5 +1,6 @@
 """`backstay list`: sessions, newest activity first."""
 
+import sys
 from collections.abc import Iterator
 
 import click
@@ -8,9 +9,9 @@ from msgspec import UNSET, Struct, UnsetType
 from backstay.cli.options import Ask, asks
 from backstay.cli.output import screen
 from backstay.cli.session_names import SESSION, directory, find
+from backstay.cli.session_store import SessionStore
 from backstay.model.addresses.address import workspace_place
 from backstay.model.session import SessionCursor, SessionFilter, SessionInfo
-from backstay.store import Store
 
 EXAMPLES = """\b
 Examples:
@@ -36,8 +37,10 @@ class Listed(Struct):
 @click.option("--workspace", metavar="DIR", help="Only sessions that work in this directory.")
 @click.option("--pinned", is_flag=True, help="Only pinned sessions.")
 @click.option("--archived", is_flag=True, help="Only archived sessions, which are hidden by default.")
-@click.option("--with-archived", is_flag=True, help="Archived sessions too.")
-@click.option("--limit", type=click.IntRange(1, 1_000), default=50, show_default=True, help="The most to show.")
+@click.option("--with-archived", is_flag=True, help="Include archived sessions.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1_000), default=50, show_default=True, help="The maximum number of sessions."
+)
 @click.option("--after", type=SESSION, help="Continue the list after this session.")
 @click.option("--all", "everything", is_flag=True, help="Show all sessions, without a limit.")
 @asks
@@ -71,14 +74,12 @@ def list_sessions(
     with ask.store() as store:
         start = None if after is None else _place_of(find(store, after, ask.owner))
         pages = _pages(store, ask.owner, wanted, start, limit)
-        if everything:
-            _show(ask, Listed([one for page in pages for one in page.sessions]))
-        else:
-            _show(ask, next(pages))
+        listed = Listed([one for page in pages for one in page.sessions]) if everything else next(pages)
+    _show(ask, listed, numbered=start is None and wanted == SessionFilter(archived=False))
 
 
 def _pages(
-    store: Store, owner: str, wanted: SessionFilter, after: SessionCursor | None, limit: int
+    store: SessionStore, owner: str, wanted: SessionFilter, after: SessionCursor | None, limit: int
 ) -> Iterator[Listed]:
     while True:
         page = store.list(owner=owner, filter=wanted, after=after, limit=limit)
@@ -92,15 +93,18 @@ def _place_of(session: SessionInfo) -> SessionCursor:
     return SessionCursor(active_at=session.active_at, id=session.id)
 
 
-def _show(ask: Ask, listed: Listed) -> None:
+def _show(ask: Ask, listed: Listed, *, numbered: bool) -> None:
+    """Print the list. A person sees numbers that name sessions, unless the list is filtered."""
     if ask.json:
         screen.print_json(listed)
         return
     if not listed.sessions:
         screen.note("No session matches. `backstay send` creates one; --with-archived shows archived ones too.")
         return
-    rows = [_row(one) for one in listed.sessions]
-    screen.table(["SESSION", "ACTIVE", "STATE", "TURNS", "TITLE"], rows)
+    headings, rows = ["SESSION", "ACTIVE", "STATE", "TURNS", "TITLE"], [_row(one) for one in listed.sessions]
+    if numbered and screen.is_terminal(sys.stdout):
+        headings, rows = ["#", *headings], [[str(number), *row] for number, row in enumerate(rows, 1)]
+    screen.table(headings, rows)
     if isinstance(listed.next, str):
         screen.note(f"There are more: --after {listed.next}, or --all.")
 

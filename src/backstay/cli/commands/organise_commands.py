@@ -1,6 +1,5 @@
 """`backstay rename`, `pin`, `archive`, `tag`, `end` and `delete`: organise sessions."""
 
-import sys
 from collections.abc import Callable, Sequence
 
 import click
@@ -8,10 +7,10 @@ import click
 from backstay.cli.commands.list_command import called
 from backstay.cli.options import Ask, asks
 from backstay.cli.output import screen
-from backstay.cli.session_names import SESSION, find
-from backstay.errors import Conflict
+from backstay.cli.output.confirmation import confirm
+from backstay.cli.session_names import SESSION, find, list_number
+from backstay.cli.session_store import SessionStore
 from backstay.model.session import Deleted, SessionInfo
-from backstay.store import Store
 
 RENAME = """\b
 Examples:
@@ -135,6 +134,8 @@ def delete(ask: Ask, *, sessions: Sequence[str], yes: bool) -> None:
 
     Messages that a fork uses are kept for it.
     """
+    if yes and any(list_number(name) is not None for name in sessions):
+        raise click.UsageError("With --yes, name sessions by id: the order of the list may have changed.")
     with ask.store() as store:
         found = _find_all(store, sessions, ask.owner)
         if not yes:
@@ -147,13 +148,13 @@ def delete(ask: Ask, *, sessions: Sequence[str], yes: bool) -> None:
         screen.print_line(f"deleted {one.id}: {_removed(removed)}")
 
 
-def _each(ask: Ask, names: Sequence[str], done: str, act: Callable[[Store, SessionInfo], SessionInfo]) -> None:
+def _each(ask: Ask, names: Sequence[str], done: str, act: Callable[[SessionStore, SessionInfo], SessionInfo]) -> None:
     """Find all sessions before the first is changed."""
     with ask.store() as store:
         _done(ask, [act(store, one) for one in _find_all(store, names, ask.owner)], done)
 
 
-def _find_all(store: Store, names: Sequence[str], owner: str) -> list[SessionInfo]:
+def _find_all(store: SessionStore, names: Sequence[str], owner: str) -> list[SessionInfo]:
     found = [find(store, name, owner) for name in names]
     return list({one.id: one for one in found}.values())
 
@@ -169,14 +170,8 @@ def _done(ask: Ask, sessions: list[SessionInfo], done: str) -> None:
 def _ask_first(sessions: list[SessionInfo]) -> None:
     for one in sessions:
         screen.facts([(one.id, f"{screen.counted(one.turns, 'turn')}  {called(one)}")])
-    try:
-        agreed = click.confirm(f"Permanently delete {screen.counted(len(sessions), 'session')}?", err=True)
-    except click.Abort:
-        if screen.is_terminal(sys.stdin):
-            raise
-        raise Conflict("nothing was deleted: the confirmation was not answered", hint="Use --yes.") from None
-    if not agreed:
-        raise Conflict("nothing was deleted", hint="")
+    question = f"Permanently delete {screen.counted(len(sessions), 'session')}?"
+    confirm(question, otherwise="nothing was deleted")
 
 
 def _removed(removed: Deleted) -> str:

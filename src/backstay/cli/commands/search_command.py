@@ -22,7 +22,9 @@ Examples:
 @click.option("--session", type=SESSION, help="Only in this session.")
 @click.option("--tag", help="Only in sessions with this tag.")
 @click.option("--state", type=click.Choice(["open", "ended", "expired"]), help="Only in sessions in this state.")
-@click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True, help="The most hits to show.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1_000), default=20, show_default=True, help="The maximum number of hits."
+)
 @asks
 def search(
     ask: Ask, *, words: tuple[str, ...], session: str | None, tag: str | None, state: str | None, limit: int

@@ -1,21 +1,21 @@
 """`backstay send`: send a message and print the answer."""
 
+import socket
 from collections.abc import Sequence
+from pathlib import Path
 from typing import get_args
 
 import click
 
 from backstay.cli import answering
-from backstay.cli.answering import AgentOptions
+from backstay.cli.answering import AgentOptions, AnyApp, AnyTurn
 from backstay.cli.options import Ask, asks
 from backstay.cli.output import screen
 from backstay.cli.session_names import SESSION, find, workspace
-from backstay.errors import NotFound, UnknownAgent
+from backstay.errors import Conflict, NotFound, Rejected
 from backstay.model.addresses.address import Address, WorkspaceAddress
 from backstay.model.ids import SessionId
 from backstay.model.turn import IfBusy
-from backstay.runtime.blocking import BlockingApp, BlockingTurn
-from backstay.store import open_store
 
 EXAMPLES = (
     """\b
@@ -25,6 +25,7 @@ Examples:
   git diff | backstay send --workspace . --agent mybot:agent
   backstay send --address chat://telegram/dm/42 --request-id update-1001 "hello"
   backstay send --session ses_01kb --if-busy steer "shorter, please"
+  backstay send --attach photo.png --attach notes.txt "What do you see?"
 """
     + answering.ENDINGS
 )
@@ -33,12 +34,13 @@ Examples:
 @click.command(epilog=EXAMPLES)
 @click.argument("text", nargs=-1)
 @click.option("--session", type=SESSION, help="The session: an id, the beginning of one, or an address.")
-@click.option("--address", help="The address of the sender; its session is created if there is none.")
+@click.option("--address", help="The address of the sender. Its session is created if needed.")
 @click.option(
     "--workspace", "directory", metavar="DIR", help="The directory of the session, which is created if needed."
 )
 @click.option("--scope", help="The scope of the workspace address. [default: main]")
 @click.option("--last", is_flag=True, help="The session with the newest activity.")
+@answering.attach_option
 @answering.agent_option
 @click.option("--request-id", help="Idempotency key: the same id again returns the same turn and its answer.")
 @click.option(
@@ -60,6 +62,7 @@ def send(
     directory: str | None,
     scope: str | None,
     last: bool,
+    attach: tuple[Path, ...],
     agent: str | None,
     request_id: str | None,
     if_busy: IfBusy,
@@ -68,19 +71,21 @@ def send(
 ) -> None:
     """Send a message and print the answer as it arrives.
 
-    TEXT is the message; without it, or with -, standard input is read. Without a session, a new one is created.
+    TEXT is the message; without it, or with -, standard input is read. A message with files needs no text. Without a
+    session, a new one is created.
     """
     if sum((session is not None, address is not None, directory is not None, last)) > 1:
-        raise click.UsageError("Give one of --session, --address, --workspace and --last.")
+        raise click.UsageError("Give only one of --session, --address, --workspace and --last.")
     if scope is not None and directory is None:
         raise click.UsageError("--scope needs --workspace.")
     if request_id is not None and not (session or address or directory or last):
         raise click.UsageError("--request-id needs a session: add --session, --address, --workspace or --last.")
-    content = answering.text_of(text)
+    words = answering.text_of(text, optional=bool(attach))
     who = answering.agent_options(ask, agent)
     to = _target(ask, session, address, directory, scope, last=last)
 
-    def send(app: BlockingApp) -> BlockingTurn:
+    def send(app: AnyApp) -> AnyTurn:
+        content = answering.with_files(app, words, attach)
         place = app.session().id if to is None else to
         try:
             turn = app.send(
@@ -92,7 +97,7 @@ def send(
                 # Without --agent there is no name to misspell: any later `backstay` serves the default agent.
                 allow_unserved=allow_unserved or agent is None,
             )
-        except UnknownAgent:
+        except (Rejected, Conflict):
             if to is None:
                 app.session(place).delete()
             raise
@@ -109,11 +114,11 @@ def _target(
     if address is not None:
         return Address.parse(address)
     if directory is not None:
-        return workspace(directory, scope)
+        # For a server on another machine, the workspace address must name our host.
+        return workspace(directory, scope, None if ask.is_local else socket.gethostname())
     if session is None and not last:
         return None
-    ask.refuse_missing()
-    with open_store(ask.db) as store:
+    with ask.store() as store:
         if session is not None:
             return find(store, session, ask.owner).id
         newest = store.list(owner=ask.owner, limit=1).sessions
@@ -122,7 +127,7 @@ def _target(
     return newest[0].id
 
 
-def _note_session(turn: BlockingTurn, to: Address | SessionId | None) -> None:
+def _note_session(turn: AnyTurn, to: Address | SessionId | None) -> None:
     if turn.forked_from is not None:
         screen.note(f"{turn.forked_from} is busy: sent to its fork {turn.session}.")
     elif not isinstance(to, str):

@@ -7,14 +7,15 @@ import click
 
 from backstay.cli.commands.list_command import state_of
 from backstay.cli.options import Ask, asks
-from backstay.cli.output import conversation_text, screen
+from backstay.cli.output import conversation_text, safe_text, screen
 from backstay.cli.session_names import SESSION, find, window_of
+from backstay.cli.session_store import SessionStore
 from backstay.errors import NotFound
 from backstay.model.content import ToolCall
+from backstay.model.ids import TurnId
 from backstay.model.message import Message, MessagePage
 from backstay.model.session import SessionInfo
-from backstay.model.turn import ToolCallRecord
-from backstay.store import Store
+from backstay.model.turn import Completed, ToolCallRecord, TurnInfo
 
 EXAMPLES = """\b
 Examples:
@@ -29,7 +30,7 @@ _COLOURS = {"user": "green", "assistant": "cyan", "tool": "magenta", "system": "
 @click.command(epilog=EXAMPLES)
 @click.argument("session", type=SESSION)
 @click.option("--window", help="A window other than the current one: its id, or its number in `backstay lineage`.")
-@click.option("--last", type=click.IntRange(0), help="Only this many of the last messages.")
+@click.option("--last", type=click.IntRange(0), help="Show only this many of the last messages.")
 @click.option("--whole", is_flag=True, help="Do not shorten the arguments and results of tools.")
 @asks
 def show(ask: Ask, *, session: str, window: str | None, last: int | None, whole: bool) -> None:
@@ -41,8 +42,9 @@ def show(ask: Ask, *, session: str, window: str | None, last: int | None, whole:
         found = find(store, session, ask.owner)
         here = None if window is None else window_of(store, found, window)
         page = store.messages(found.id, owner=ask.owner, window=here, last=last)
-        calls = tuple(_calls(store, page.messages, ask.owner))
+        calls = tuple(_calls(store, page.messages, found.running, ask.owner))
         addresses = store.addresses(found.id, owner=ask.owner)
+        turns = tuple(_turns(store, found, page.messages, ask.owner))
     if ask.json:
         screen.print_json(
             {
@@ -51,6 +53,7 @@ def show(ask: Ask, *, session: str, window: str | None, last: int | None, whole:
                 "window": page.window,
                 "length": page.length,
                 "messages": page.messages,
+                "turns": turns,
                 "calls": calls,
             }
         )
@@ -59,15 +62,51 @@ def show(ask: Ask, *, session: str, window: str | None, last: int | None, whole:
     took = conversation_text.durations(calls)
     for message in page.messages:
         _message(message, took, whole=whole)
+    _state(turns, calls)
 
 
-def _calls(store: Store, messages: Sequence[Message], owner: str) -> Iterator[ToolCallRecord]:
-    """Yield the ledger entries of the calls in these messages."""
-    turns = (each.turn for each in messages if any(isinstance(part, ToolCall) for part in each.parts))
-    for turn in dict.fromkeys(turn for turn in turns if turn is not None):
+def _calls(
+    store: SessionStore, messages: Sequence[Message], running: TurnId | None, owner: str
+) -> Iterator[ToolCallRecord]:
+    """Yield the ledger entries of the calls in these messages and of the running turn."""
+    turns = [each.turn for each in messages if any(isinstance(part, ToolCall) for part in each.parts)]
+    for turn in dict.fromkeys([*turns, running]):
         # Messages that a fork shares come from turns of another session; if that is deleted, so are its turns.
         with suppress(NotFound):
-            yield from store.calls(turn, owner=owner)
+            if turn is not None:
+                yield from store.calls(turn, owner=owner)
+
+
+def _turns(store: SessionStore, session: SessionInfo, messages: Sequence[Message], owner: str) -> Iterator[TurnInfo]:
+    """Yield the turns of these messages, the running one, and those that wait."""
+    ids = dict.fromkeys([*(each.turn for each in messages), session.running])
+    for turn in ids:
+        # Turns of messages that a fork shares belong to another session, which may be deleted.
+        with suppress(NotFound):
+            if turn is not None:
+                yield store.turn(turn, owner=owner)
+    yield from store.waiting(session.id, owner=owner)
+
+
+def _state(turns: Sequence[TurnInfo], calls: Sequence[ToolCallRecord]) -> None:
+    """Print what a person must know before the next message: how the last turn ended, and what its calls did."""
+    facts: list[str] = []
+    ended = [turn for turn in turns if turn.outcome is not None]
+    if ended and not isinstance(ended[-1].outcome, Completed):
+        outcome = ended[-1].outcome
+        reason = safe_text.one_line(outcome.reason) if outcome is not None else ""
+        facts.append(f"The last turn was {type(outcome).__name__.lower()}{': ' if reason else ''}{reason}")
+    for call in calls:
+        name = safe_text.one_line(f"{call.name} ({call.call})")
+        if call.effect == "unknown":
+            facts.append(f"{name} may have run: it has no result.")
+        elif call.approval == "asked":
+            facts.append(f"{name} waits for approval: `backstay approve` or `backstay deny`.")
+    facts += [f"{one.id} {'is held' if one.held else 'waits'}." for one in turns if one.state == "waiting"]
+    if facts:
+        screen.print_line()
+    for fact in facts:
+        screen.print_line(fact)
 
 
 def _head(session: SessionInfo, page: MessagePage, addresses: tuple[str, ...]) -> None:

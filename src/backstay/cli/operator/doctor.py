@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from backstay.cli.options import Ask, asks
+from backstay.cli.options import Ask, asks_store
 from backstay.cli.output import safe_text, screen
 from backstay.cli.output.exit_status import Exit
 from backstay.model.operations.findings import Finding, Rescue
@@ -19,7 +19,7 @@ Examples:
   backstay doctor --json | jq '.findings[] | select(.level == "wrong")'
   backstay doctor --rescue ./saved
 
-Exit status: 0 nothing is wrong, 1 error, 2 wrong usage, 6 a finding is wrong, or data could not be rescued.
+Exit status: 0 nothing is wrong, 1 error, 2 wrong usage, 6 a problem was found, or data could not be rescued.
 """
 _SIGNS = {"fine": "ok", "note": "note", "wrong": "WRONG"}
 _COLOURS = {"fine": "green", "note": "yellow", "wrong": "red"}
@@ -35,7 +35,7 @@ _COLOURS = {"fine": "green", "note": "yellow", "wrong": "red"}
     type=click.Path(path_type=Path),
     help="Save the readable data of a damaged file into this new directory, and list the rest.",
 )
-@asks
+@asks_store
 def doctor(ask: Ask, *, quick: bool, fix: bool, folder: Path | None) -> None:
     """Check a store from the disk to the last message, and report problems and what to do. Changes nothing.
 

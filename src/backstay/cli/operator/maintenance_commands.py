@@ -1,11 +1,14 @@
-"""`backstay backup`, `vacuum`, `retain`, `migrate` and `move`: operations on a whole store."""
+"""`backstay backup`, `restore`, `vacuum`, `retain`, `migrate` and `move`: operations on a whole store."""
 
 from pathlib import Path
 
 import click
 
-from backstay.cli.options import Ask, asks
-from backstay.cli.output import screen
+from backstay.cli.options import Ask, asks_store
+from backstay.cli.output import safe_text, screen
+from backstay.cli.output.confirmation import confirm
+from backstay.errors import BackstayError
+from backstay.model.operations.findings import Contents, Copied
 from backstay.model.operations.move_progress import MoveProgress
 from backstay.store import database_upkeep, is_postgres, open_store
 from backstay.store.move.move_store import call_off_move
@@ -14,7 +17,12 @@ from backstay.store.move.move_store import move as move_store
 BACKUP = """\b
 Examples:
   backstay backup backstay-$(date +%F).db
-  backstay backup --db ./chat.db /mnt/backups/chat.db --replace
+  backstay backup --db ./chat.db "/mnt/backups/chat-$(date +%FT%H%M).db"
+"""
+RESTORE = """\b
+Examples:
+  backstay restore backstay-2026-11-18.db
+  backstay restore --db ./chat.db /mnt/backups/chat.db --yes
 """
 VACUUM = """\b
 Examples:
@@ -41,12 +49,48 @@ _DAY, _HOUR = 86_400.0, 3_600.0
 
 @click.command(epilog=BACKUP, short_help="Copy a store in use to a file, and check the copy.")
 @click.argument("target", type=click.Path(path_type=Path))
-@click.option("--replace", is_flag=True, help="Replace an existing file, once the copy is complete.")
-@asks
-def backup(ask: Ask, *, target: Path, replace: bool) -> None:
-    """Copy a store, as of one moment, to the file TARGET while it is in use, and check the copy."""
+@asks_store
+def backup(ask: Ask, *, target: Path) -> None:
+    """Copy a store, as of one moment, to the new file TARGET while it is in use, and check the copy."""
     with screen.progress() as report:
-        made = database_upkeep.backup(ask.db, target, replace=replace, progress=report)
+        made = database_upkeep.backup(ask.db, target, progress=report)
+    _print_copied(ask, made)
+
+
+@click.command(epilog=RESTORE, short_help="Replace a store by a copy of it.")
+@click.argument("copy", type=click.Path(path_type=Path))
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@asks_store
+def restore(ask: Ask, *, copy: Path, yes: bool) -> None:
+    """Replace the store by COPY, a file that `backstay backup` wrote. Stop every process that uses the store first.
+
+    The present contents of the store are lost; COPY stays as it is.
+    """
+    found = database_upkeep.contents(copy)
+    if ask.has_store() and not is_postgres(ask.db) and not yes:
+        _ask_first(ask.db, found)
+    with screen.progress() as report:
+        made = database_upkeep.restore(copy, ask.db, progress=report)
+    _print_copied(ask, made)
+
+
+def _ask_first(db: str, copy: Contents) -> None:
+    """Show both stores, and ask."""
+    try:
+        present = _described(database_upkeep.contents(db))
+    except BackstayError as error:
+        present = str(error.args[0])
+    click.echo(safe_text.one_line(f"present  {db}: {present}"), err=True)
+    click.echo(safe_text.one_line(f"copy     {copy.location}: {_described(copy)}"), err=True)
+    confirm("Replace the present store by the copy?", otherwise="nothing was replaced")
+
+
+def _described(found: Contents) -> str:
+    active = "" if found.active_at is None else f", last active {screen.moment(found.active_at)}"
+    return f"{screen.counted(found.sessions, 'session')}{active}"
+
+
+def _print_copied(ask: Ask, made: Copied) -> None:
     if ask.json:
         screen.print_json(made)
     else:
@@ -55,7 +99,7 @@ def backup(ask: Ask, *, target: Path, replace: bool) -> None:
 
 @click.command(epilog=VACUUM)
 @click.option("--apply", is_flag=True, help="Do it; without this, only show how much space would be freed.")
-@asks
+@asks_store
 def vacuum(ask: Ask, *, apply: bool) -> None:
     """Return unused space to the disk. Without --apply nothing is changed.
 
@@ -79,9 +123,14 @@ def vacuum(ask: Ask, *, apply: bool) -> None:
 @click.option(
     "--closed-for", type=click.FloatRange(0), metavar="DAYS", help="Delete sessions closed at least DAYS ago."
 )
-@click.option("--fold-after", type=click.FloatRange(0), metavar="HOURS", help="Fold the deltas of older turns.")
+@click.option(
+    "--fold-after",
+    type=click.FloatRange(0),
+    metavar="HOURS",
+    help="Fold the deltas of turns that ended at least HOURS ago.",
+)
 @click.option("--apply", is_flag=True, help="Do it; without this, only show what would be removed.")
-@asks
+@asks_store
 def retain(ask: Ask, *, closed_for: float | None, fold_after: float | None, apply: bool) -> None:
     """Remove old data of all owners. Without --apply nothing is changed.
 
@@ -91,7 +140,7 @@ def retain(ask: Ask, *, closed_for: float | None, fold_after: float | None, appl
     """
     keep = None if closed_for is None else closed_for * _DAY
     fold = None if fold_after is None else fold_after * _HOUR
-    with ask.store() as store, screen.progress() as report:
+    with ask.database() as store, screen.progress() as report:
         would = store.forecast(keep_closed_for=keep, fold_older_than=fold)
         did = store.collect(keep_closed_for=keep) if apply else None
         rows = (
@@ -124,7 +173,7 @@ def retain(ask: Ask, *, closed_for: float | None, fold_after: float | None, appl
 
 
 @click.command(epilog=MIGRATE)
-@asks
+@asks_store
 def migrate(ask: Ask) -> None:
     """Migrate a store to the newest schema and report the steps. An SQLite file is copied first.
 
@@ -149,9 +198,9 @@ def migrate(ask: Ask) -> None:
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO", required=False)
 @click.option("--call-off", is_flag=True, help="Cancel an unfinished move: let the source accept writes again.")
-@asks
+@asks_store
 def move(ask: Ask, *, source: str, target: str | None, call_off: bool) -> None:
-    """Move a whole store to another database, which must be empty, and close the old one for writing.
+    """Move a whole store to another, empty database. The old one then rejects writes.
 
     An interrupted move continues when it is run again. --db is not used.
     """

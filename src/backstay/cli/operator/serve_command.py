@@ -15,7 +15,7 @@ from backstay.config import described
 EXAMPLES = """\b
 Examples:
   backstay serve --db ./chat.db
-  backstay serve --agent mybot:agent
+  backstay serve --agent mybot:agent --reload --debug
   backstay serve --agent http://localhost:11434/v1#llama3.2
   backstay serve --agent acp:gemini --agent-directory ~/project
   backstay serve --host 0.0.0.0 --allowed-host chat.example.org --https --workers 4
@@ -39,7 +39,9 @@ Examples:
     help="The agent that answers. Repeat it, with names, for several agents. "
     "[default: the best that `backstay agents` finds]",
 )
-@click.option("--agent-directory", help="The directory of an ACP agent in sessions without a workspace address.")
+@click.option(
+    "--agent-directory", help="The directory in which an ACP agent works, in sessions without a workspace address."
+)
 @click.option(
     "--agent-root",
     "agent_roots",
@@ -54,6 +56,15 @@ Examples:
 )
 @click.option(
     "--demo/--no-demo", "demo", default=None, help="Allow the scripted agent to crash the server, as a demonstration."
+)
+@click.option(
+    "--debug/--no-debug", "debug", default=None, help="Show clients an agent's traceback; only on a loopback address."
+)
+@click.option(
+    "--reload/--no-reload",
+    "reload",
+    default=None,
+    help="Restart when a Python file in this directory changes.",
 )
 @click.option("--workers", type=int, help="The number of server processes. [default: 1]")
 @click.option(
@@ -117,7 +128,7 @@ def config(file: Path | None, db: str | None, *, as_json: bool) -> None:
     effective = chosen(file, db=db)
     if as_json:
         facts = {name: {"value": value, "from": source} for name, value, source in described(effective)}
-        screen.print_json({"file": effective.file, "settings": facts})
+        screen.print_json({"file": effective.file, "settings": facts, "unknown": effective.unknown})
         return
     screen.facts([("file", effective.file or "none")])
     screen.table(

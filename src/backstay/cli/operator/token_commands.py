@@ -1,12 +1,13 @@
 """`backstay tokens` and `backstay link`: access to the server, managed by anyone who can open the database."""
 
 import re
+from collections.abc import Sequence
 
 import click
 
-from backstay.cli.options import Ask, asks
+from backstay.cli.options import Ask, asks_store
 from backstay.cli.output import screen
-from backstay.model.ids import TokenId
+from backstay.errors import NotFound
 from backstay.model.token import Token, TokenAccess
 from backstay.store import open_store
 
@@ -16,7 +17,7 @@ Examples:
   backstay tokens add robot --owner anna
   backstay tokens add dashboard --read-only --expires-in 90d
   backstay tokens list
-  backstay tokens revoke tok_01kb…
+  backstay tokens revoke robot
 """
 ADD = """\b
 Examples:
@@ -27,16 +28,19 @@ Examples:
 LIST = """\b
 Examples:
   backstay tokens list
+  backstay tokens list --owner anna
   backstay tokens list --json | jq -r '.tokens[].id'
 """
 REVOKE = """\b
 Examples:
+  backstay tokens revoke robot
+  backstay tokens revoke robot --owner anna
   backstay tokens revoke tok_01kb…
 """
 LINK = """\b
 Examples:
   backstay link
-  xdg-open "http://127.0.0.1:8642$(backstay link)"
+  xdg-open "$(backstay link)"
 """
 
 
@@ -66,7 +70,7 @@ def tokens() -> None:
 @click.argument("name")
 @click.option("--read-only", is_flag=True, help="Allow the token to read everything and to change nothing.")
 @click.option("--expires-in", type=DURATION, help="How long it is valid: 90d, 12h, 30m, 45s. [default: forever]")
-@asks
+@asks_store
 def add(ask: Ask, *, name: str, read_only: bool, expires_in: float | None) -> None:
     """Create a token called NAME and print it. It is shown only once; the store keeps only its hash."""
     from backstay.server.auth.authenticator import digest, new_secret  # noqa: PLC0415  # it loads the runtime
@@ -79,52 +83,77 @@ def add(ask: Ask, *, name: str, read_only: bool, expires_in: float | None) -> No
         screen.print_json({"token": made, "secret": secret})
     else:
         screen.print_line(secret)
+        screen.note(f"{made.id} was added for {made.owner!r}; `backstay tokens revoke {name}` revokes it.")
 
 
 @tokens.command("list", epilog=LIST)
-@asks
+@asks_store
 def show(ask: Ask) -> None:
-    """Show an owner's tokens and signed-in browsers.
+    """Show the tokens and signed-in browsers of all owners.
 
-    The secrets are not shown: they are not stored.
+    With --owner, only those of one. The secrets are not shown: they are not stored.
     """
-    with ask.store() as store:
-        found = store.tokens(owner=ask.owner)
+    with ask.database() as store:
+        found = store.tokens(owner=_named_owner(ask))
     if ask.json:
         screen.print_json({"tokens": found})
     elif found:
-        screen.table(["TOKEN", "MADE", "EXPIRES", "KIND", "ACCESS", "NAME"], [_row(one) for one in found])
+        screen.table(["TOKEN", "MADE", "EXPIRES", "KIND", "ACCESS", "OWNER", "NAME"], [_row(one) for one in found])
     else:
-        screen.note(f"{ask.owner!r} has no tokens. `backstay tokens add NAME` creates one.")
+        owner = _named_owner(ask)
+        whose = "There are" if owner is None else f"{owner!r} has"
+        screen.note(f"{whose} no tokens. `backstay tokens add NAME` creates one.")
 
 
 def _row(one: Token) -> list[str]:
     until = "never" if one.expires_at is None else screen.moment(one.expires_at)
-    return [one.id, screen.moment(one.created_at), until, one.kind, one.access, one.name]
+    return [one.id, screen.moment(one.created_at), until, one.kind, one.access, one.owner, one.name]
 
 
 @tokens.command("revoke", epilog=REVOKE)
-@click.argument("token")
-@asks
+@click.argument("token", metavar="NAME|ID")
+@asks_store
 def revoke(ask: Ask, *, token: str) -> None:
-    """Revoke a token, for every server, from now on."""
-    with ask.store() as store:
-        gone = store.revoke_token(TokenId(token), owner=ask.owner)
+    """Revoke a token on every server, at once. Without --owner, the token may be of any owner."""
+    with ask.database() as store:
+        found = _only(token, store.tokens(owner=_named_owner(ask)))
+        gone = store.revoke_token(found.id, owner=found.owner)
     if ask.json:
         screen.print_json({"revoked": gone})
     else:
         screen.facts([(f"revoked {gone.id}", gone.name)])
 
 
-@click.command(epilog=LINK, short_help="Print the path of a link that signs in one browser.")
-@asks
-def link(ask: Ask) -> None:
-    """Print the path of a link that signs in one browser, once, within 15 minutes."""
-    from backstay.server.auth.first_token import make_link  # noqa: PLC0415  # as above
+def _named_owner(ask: Ask) -> str | None:
+    """Return the owner that a flag, a variable or the settings file names; None means all owners."""
+    return None if ask.effective.sources["owner"] == "default" else ask.owner
 
-    with open_store(ask.db) as store:
-        path = f"/login#{make_link(store, ask.owner)}"
+
+def _only(name: str, tokens: Sequence[Token]) -> Token:
+    """Return the token with this id or name; raise `NotFound` if there is none, or if several have the name."""
+    found = [one for one in tokens if name in (one.id, one.name)]
+    if not found:
+        raise NotFound(f"there is no valid token with the name or id {name!r}", hint="See `backstay tokens list`.")
+    if len(found) > 1:
+        lines = [f"  {one.id}  {screen.moment(one.created_at)}  {one.owner}" for one in found]
+        raise NotFound("\n".join([f"{name!r} is the name of several tokens:", *lines]), hint="Give the id of one.")
+    return found[0]
+
+
+@click.command(epilog=LINK, short_help="Print a link that signs in one browser.")
+@asks_store
+def link(ask: Ask) -> None:
+    """Print a link that signs in one browser, once, within 15 minutes.
+
+    It leads to the server that last started with this database, or else to the address in the settings.
+    """
+    from backstay.server.auth.first_token import make_link, recorded_origins, token_path  # noqa: PLC0415  # as above
+    from backstay.server.auth.server_urls import origins_of  # noqa: PLC0415
+
+    with ask.database() as store:
+        origins = recorded_origins(token_path(ask.settings)) or origins_of(ask.settings, ask.settings.port)
+        url = f"{origins[0]}/login#{make_link(store, ask.owner)}"
     if ask.json:
-        screen.print_json({"path": path})
+        screen.print_json({"url": url})
     else:
-        screen.print_line(path)
+        screen.print_line(url)

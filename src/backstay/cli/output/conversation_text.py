@@ -6,7 +6,7 @@ from typing import assert_never
 import msgspec
 
 from backstay.cli.output import safe_text, screen
-from backstay.model.content import Attachment, Custom, Json, Part, Text, Thought, ToolCall, ToolResult
+from backstay.model.content import HIDDEN_KINDS, Attachment, Custom, Json, Part, Text, Thought, ToolCall, ToolResult
 from backstay.model.ids import TurnId
 from backstay.model.message import Message
 from backstay.model.turn import ToolCallRecord
@@ -34,10 +34,15 @@ def durations(calls: Iterable[ToolCallRecord]) -> Durations:
 
 def message_lines(message: Message, took: Durations, *, whole: bool = False) -> Iterator[str]:
     """Yield the lines of a message without control characters; tool results are cut unless `whole` is set."""
-    for part in message.parts:
+    for part in shown_parts(message):
         ms = took.get((message.turn, part.id)) if isinstance(part, ToolResult) else None
         after = "" if ms is None else f"  ({screen.span(ms)})"
         yield from safe_text.lines(part_text(part, whole=whole) + after).splitlines() or [""]
+
+
+def shown_parts(message: Message) -> list[Part]:
+    """Return the parts that people are shown."""
+    return [part for part in message.parts if not (isinstance(part, Custom) and part.kind in HIDDEN_KINDS)]
 
 
 def part_text(part: Part, *, whole: bool = False) -> str:
@@ -49,8 +54,9 @@ def part_text(part: Part, *, whole: bool = False) -> str:
             return f"(thinking) {text}"
         case ToolCall(name=name, arguments=arguments):
             return f"→ {name} {_cut(in_words(arguments), whole=whole)}"
-        case ToolResult(output=output, error=error):
-            return f"← {'failed: ' if error else ''}{_cut(in_words(output), whole=whole)}"
+        case ToolResult(output=output, error=error, files=files):
+            named = "".join(f" {part_text(file)}" for file in files)
+            return f"← {'failed: ' if error else ''}{_cut(in_words(output), whole=whole)}{named}"
         case Attachment(name=name, media_type=kind, size=size):
             return f"[attachment {name}, {kind}, {size:,} bytes]"
         case Custom(kind=kind, data=data):

@@ -4,15 +4,13 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import takewhile
 from pathlib import Path
 from secrets import token_hex
 from typing import BinaryIO, Literal
 
 from backstay.cli.output import export_pages
+from backstay.cli.output.conversation_file import ConversationFile
 from backstay.errors import ConfigError
-from backstay.model.documents.document import ExportedWindow
-from backstay.model.documents.records import ExportedMessage, Header, gathered, records_in
 
 Kind = Literal["jsonl", "markdown", "html"]
 
@@ -22,26 +20,32 @@ ENDINGS: dict[Kind, tuple[str, ...]] = {
     "markdown": (".md", ".markdown"),
     "html": (".html", ".htm"),
 }
-# An export by this process is read again without a limit on its length.
-_ANY = 1 << 60
-_ON_THE_PAGE = (Header, ExportedWindow, ExportedMessage)
 
 
 def kind_of(path: Path) -> Kind:
-    """Return the format for a file name: by its suffix, or `jsonl`."""
+    """Return the format for a file name: by its suffix; `jsonl` for a name without one.
+
+    Raises:
+        ConfigError: No format has this suffix.
+    """
     ending = path.suffix.lower()
-    return next((kind for kind, endings in ENDINGS.items() if ending in endings), "jsonl")
+    if not ending:
+        return "jsonl"
+    for kind, endings in ENDINGS.items():
+        if ending in endings:
+            return kind
+    known = ", ".join(endings[0] for endings in ENDINGS.values())
+    raise ConfigError(
+        f"{path} cannot be written: there is no format {ending}",
+        hint=f"Choose one of {known}, or name the format as well: {', '.join(ENDINGS)}.",
+    )
 
 
 def document_pieces(lines: BinaryIO, kind: Kind) -> Iterator[str]:
-    """Convert the lines of an export to the pieces of a document of the current window.
-
-    Only the messages are held in memory: turns, events and attachments, which come after them, are not on the page.
-    """
-    lines.seek(0)
-    records = (record for _, record in records_in(lines, _ANY))
-    export = gathered(takewhile(lambda record: isinstance(record, _ON_THE_PAGE), records))
-    return export_pages.markdown(export) if kind == "markdown" else export_pages.html(export)
+    """Convert the lines of an export to the pieces of a document of the current window, one message at a time."""
+    export = ConversationFile(lines)
+    page = export_pages.markdown if kind == "markdown" else export_pages.html
+    return page(export.header, export.messages())
 
 
 def save(path: Path, lines: BinaryIO, kind: Kind, *, replace: bool = False) -> int:

@@ -1,12 +1,12 @@
 """A session as a document to read: Markdown, or one HTML file that is safe to open and loads nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 from itertools import groupby
 
 from backstay.cli.output import conversation_text, safe_text, screen
 from backstay.model.content import Attachment, Custom, Part, Text, Thought, ToolCall, ToolResult
-from backstay.model.documents.document import Export
+from backstay.model.documents.records import Header
 from backstay.model.message import Message
 
 # The page may not load, run or send anything; only its own style sheet is allowed.
@@ -24,21 +24,21 @@ dl { display: grid; grid-template-columns: max-content auto; gap: 0 1rem; } dd {
 """
 
 
-def markdown(export: Export) -> Iterator[str]:
+def markdown(header: Header, messages: Iterable[Message]) -> Iterator[str]:
     """Yield the conversation as Markdown: messages as they were written, tool calls in code blocks."""
-    yield f"# {_heading(export)}\n\n"
-    yield from (f"- {name}: {safe_text.one_line(fact)}\n" for name, fact in _facts(export))
-    for message in export.conversation():
+    yield f"# {_heading(header)}\n\n"
+    yield from (f"- {name}: {safe_text.one_line(fact)}\n" for name, fact in _facts(header))
+    for message in messages:
         yield f"\n## {conversation_text.author(message)}, {screen.moment(message.at)}\n\n"
-        yield "\n\n".join(_marked_down(part) for part in message.parts) + "\n"
+        yield "\n\n".join(_marked_down(part) for part in conversation_text.shown_parts(message)) + "\n"
 
 
-def html(export: Export) -> Iterator[str]:
+def html(header: Header, messages: Iterable[Message]) -> Iterator[str]:
     """Yield the conversation as one HTML file. All stored text is escaped, and no other file is needed."""
     facts = "".join(
-        f"<dt>{escape(name)}</dt><dd>{_safe(safe_text.one_line(fact))}</dd>" for name, fact in _facts(export)
+        f"<dt>{escape(name)}</dt><dd>{_safe(safe_text.one_line(fact))}</dd>" for name, fact in _facts(header)
     )
-    title = _safe(_heading(export))
+    title = _safe(_heading(header))
     yield (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{escape(_POLICY)}">\n'
@@ -47,23 +47,23 @@ def html(export: Export) -> Iterator[str]:
         f"<title>{title}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
         f"<header><h1>{title}</h1><dl>{facts}</dl></header>\n"
     )
-    yield from (f"{_article(message)}\n" for message in export.conversation())
+    yield from (f"{_article(message)}\n" for message in messages)
     yield "</body>\n</html>\n"
 
 
-def _heading(export: Export) -> str:
-    return safe_text.one_line(export.session.title or export.session.id)
+def _heading(header: Header) -> str:
+    return safe_text.one_line(header.session.title or header.session.id)
 
 
-def _facts(export: Export) -> list[tuple[str, str]]:
-    session = export.session
+def _facts(header: Header) -> list[tuple[str, str]]:
+    session = header.session
     found: list[tuple[str, str]] = [("session", session.id), ("state", session.state)]
     found += [("begun", screen.moment(session.created_at)), ("active", screen.moment(session.active_at))]
-    return [*found, *(("address", address.spelling) for address in export.addresses)]
+    return [*found, *(("address", address.spelling) for address in header.addresses)]
 
 
 def _article(message: Message) -> str:
-    parts = "\n".join(_escaped(part) for part in message.parts)
+    parts = "\n".join(_escaped(part) for part in conversation_text.shown_parts(message))
     head = escape(f"{conversation_text.author(message)}, {screen.moment(message.at)}")
     return f'<article class="{escape(message.role)}" id="{escape(message.id)}">\n<h2>{head}</h2>\n{parts}\n</article>'
 

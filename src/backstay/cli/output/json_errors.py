@@ -4,6 +4,7 @@ import click
 import msgspec
 
 from backstay.cli.output import safe_text
+from backstay.client.server_errors import response_of
 from backstay.errors import BackstayError
 from backstay.server.http.problems import Problem, problem_of
 
@@ -16,9 +17,15 @@ class Complaint(Problem, frozen=True, kw_only=True, omit_defaults=True):
 
 def complaint(error: BackstayError | click.ClickException, exit: int) -> str:
     """Return the error as one line of JSON."""
-    problem = problem_of(error) if isinstance(error, BackstayError) else _misused(error)
+    problem = _problem(error) if isinstance(error, BackstayError) else _misused(error)
     facts = msgspec.structs.asdict(problem) | {"title": _encodable(problem.title), "hint": _encodable(problem.hint)}
     return safe_text.in_json(msgspec.json.encode(Complaint(**facts, exit=exit)))
+
+
+def _problem(error: BackstayError) -> Problem:
+    """Return the problem; that of an error of a server has the status and the code that the server sent."""
+    problem, response = problem_of(error), response_of(error)
+    return problem if response is None else msgspec.structs.replace(problem, **response._asdict())
 
 
 def _misused(error: click.ClickException) -> Problem:

@@ -22,7 +22,7 @@ def prepare() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def in_our_words(error: OSError) -> ConfigError:
+def config_error(error: OSError) -> ConfigError:
     """Convert a failure to write standard output to a `ConfigError`; raise any other error again."""
     if error.filename is not None or error.errno not in _UNWRITABLE:
         raise error

@@ -28,14 +28,14 @@ _MAIN = "main"
 
 
 class AgentPart(msgspec.Struct, frozen=True, kw_only=True):
-    """The agent of a workspace address. Its kind counts: the id "X" is not the display name "X".
+    """The agent of a workspace address. The id "X" and the display name "X" are different agents.
 
     Args:
         kind: "sub" (sub-agent id), "instance" (instance id), "display" (display name) or "name".
-        value: the id or name.
+        value: The id or name.
 
     Raises:
-        InvalidAddress: the kind is unknown, or the value is empty, too long or not text.
+        InvalidAddress: The kind is unknown, or the value is empty, too long or not text.
     """
 
     kind: AgentKind
@@ -50,13 +50,13 @@ class AgentIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """All that a caller knows about its agent. The most specific name becomes the agent part.
 
     Args:
-        sub_id: the id of a sub-agent.
-        instance_id: the id of this instance of the agent.
-        display_name: its display name.
-        name: its plain name.
+        sub_id: The id of a sub-agent.
+        instance_id: The id of this instance of the agent.
+        display_name: Its display name.
+        name: Its plain name.
 
     Raises:
-        InvalidAddress: a name is empty, too long or not text.
+        InvalidAddress: A name is empty, too long or not text.
     """
 
     sub_id: str | None = None
@@ -104,16 +104,16 @@ class Address(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The address of a chat on a platform.
 
         Args:
-            platform: the platform, for example "telegram".
-            kind: the kind of chat on that platform, for example "dm" or "group".
-            chat: the platform's id of the chat.
-            thread: a thread in the chat, if it has a session of its own.
-            user: a user in the chat, if each has a session of their own.
-            account: the account of the bot, if there are several.
-            profile: the profile of the agent.
+            platform: The platform, for example "telegram".
+            kind: The kind of chat on that platform, for example "dm" or "group".
+            chat: The platform's id of the chat.
+            thread: A thread in the chat, if it has a session of its own.
+            user: A user in the chat, if each has a session of their own.
+            account: The account of the bot, if there are several.
+            profile: The profile of the agent.
 
         Raises:
-            InvalidAddress: a part is invalid; the error names it.
+            InvalidAddress: A part is invalid; the error names it.
         """
         return ChatAddress(
             platform=platform, kind=kind, chat=chat, thread=thread, user=user, account=account, profile=profile
@@ -131,15 +131,15 @@ class Address(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The address of an agent that works in a directory: the same for every way to write its path.
 
         Args:
-            path: the directory. Links are followed, so the disk is read; it need not exist.
+            path: The directory. Links are followed, so the disk is read; it need not exist.
             mode: "project" for one run of the caller, "sentinel" for one day.
-            scope: the caller's run id; in `sentinel` mode the day: a date, "YYYY-MM-DD", or an aware datetime, whose
+            scope: The caller's run id; in `sentinel` mode the day: a date, "YYYY-MM-DD", or an aware datetime, whose
                 day in UTC counts.
-            agent: the agent, or its plain name; None means any agent in this directory.
-            host: the machine; None means this one.
+            agent: The agent, or its plain name; None means any agent in this directory.
+            host: The machine; None means this one.
 
         Raises:
-            InvalidAddress: a part is invalid, or the path cannot be resolved.
+            InvalidAddress: A part is invalid, or the path cannot be resolved.
         """
         part = _agent_part(agent)
         text = _scope(mode, scope)
@@ -147,13 +147,13 @@ class Address(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @staticmethod
     def parse(spelling: str) -> "Address":
-        """The address with exactly this spelling. Does not read the disk.
+        """Parse an address in its canonical spelling. Does not read the disk.
 
         Args:
-            spelling: an address in its canonical spelling.
+            spelling: An address in its canonical spelling.
 
         Raises:
-            InvalidAddress: it is not an address, or its spelling is not canonical.
+            InvalidAddress: It is not an address, or its spelling is not canonical.
         """
         if type(spelling) is not str:
             raise InvalidAddress("spelling", f"is of type {type(spelling).__name__}, not text")
@@ -164,19 +164,19 @@ class Address(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @staticmethod
     def given(spelling: str, *, host: str, follow_links: bool) -> "Address":
-        """The address that a client wrote, on the machine with the name `host`.
+        """Parse an address that a client wrote. `host` is the name of this machine.
 
         The path of a workspace address of this machine may be written in any way, as for `Address.workspace`, except
         with `~`.
 
         Args:
-            spelling: the text of the client. Everything but the path must be canonical, as for `Address.parse`.
-            host: the name of this machine in addresses. An address that names another one is only parsed.
-            follow_links: read the disk, and take the real path of the directory. Otherwise the path is only normalised,
+            spelling: The text of the client. Everything but the path must be canonical, as for `Address.parse`.
+            host: The name of this machine in addresses. An address that names another one is only parsed.
+            follow_links: Read the disk, and take the real path of the directory. Otherwise the path is only normalised,
                 so that a client cannot learn where a link leads.
 
         Raises:
-            InvalidAddress: it is not an address, or another part than its path is not canonical.
+            InvalidAddress: It is not an address, or another part than its path is not canonical.
         """
         if type(spelling) is str and spelling.startswith("workspace://"):
             where, _, query = spelling.removeprefix("workspace://").partition("?")
@@ -216,13 +216,13 @@ class ChatAddress(Address, frozen=True, kw_only=True):
     """A chat on a platform.
 
     Attributes:
-        platform: the platform, for example "telegram".
-        kind: the kind of chat on that platform.
-        chat: the platform's id of the chat.
-        thread: a thread of the chat with a session of its own.
-        user: a user of the chat with a session of their own.
-        account: the account of the bot.
-        profile: the profile of the agent.
+        platform: The platform, for example "telegram".
+        kind: The kind of chat on that platform.
+        chat: The platform's id of the chat.
+        thread: A thread of the chat with a session of its own.
+        user: A user of the chat with a session of their own.
+        account: The account of the bot.
+        profile: The profile of the agent.
     """
 
     family = "chat"
@@ -265,11 +265,11 @@ class WorkspaceAddress(Address, frozen=True, kw_only=True):
     """An agent that works in a directory, for one run or for one day.
 
     Attributes:
-        path: the absolute, canonical path of the directory.
+        path: The absolute, canonical path of the directory.
         mode: "project" (one run) or "sentinel" (one day).
-        scope: the run id, or the day as "YYYY-MM-DD".
-        agent: the agent; None means any agent in this directory.
-        host: the machine; None until `on` sets it.
+        scope: The run id, or the day as "YYYY-MM-DD".
+        agent: The agent; None means any agent in this directory.
+        host: The machine; None until `on` sets it.
     """
 
     family = "workspace"

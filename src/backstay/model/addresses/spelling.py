@@ -8,7 +8,7 @@ from backstay.errors import InvalidAddress
 PART_BYTES = 1_024
 
 # Characters that are invisible or look alike. They are listed here, because the table of `unicodedata` changes with
-# every Python version, and a stored spelling must keep its meaning for ever.
+# every Python version, and a stored spelling must keep its meaning forever.
 _UNSEEN = (
     r"\x00-\x20\x7f-\xa0\xad\u034f"
     r"\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u115f-\u1160\u1680\u17b4-\u17b5\u180b-\u180f"

@@ -40,10 +40,10 @@ class ExportedSession(DocumentPart, frozen=True, kw_only=True):
     Fields with the name of a field of `SessionInfo` have the same meaning; times are milliseconds since 1970 (UTC).
 
     Attributes:
-        touched_at: when it was last used, for the idle time to live.
-        queued: the last place that was given to a waiting turn.
-        idle_ttl: the idle time to live, in milliseconds.
-        expires_by: when the absolute time to live runs out.
+        touched_at: When it was last used, for the idle time to live.
+        queued: The last place that was given to a waiting turn.
+        idle_ttl: The idle time to live, in milliseconds.
+        expires_by: When the absolute time to live runs out.
     """
 
     id: SessionId
@@ -109,7 +109,7 @@ class ExportedWindow(DocumentPart, frozen=True, kw_only=True):
         at: when it was opened.
         parent: the window that it succeeded.
         base: the messages that it begins with; their window comes earlier in the document.
-        behind: the messages that its summary replaces; their window comes earlier in the document.
+        summarises: the messages that its summary replaces; their window comes earlier in the document.
         segments: its messages after those of `base`, as ranges of windows.
         messages: the messages that were written in this window.
     """
@@ -122,7 +122,7 @@ class ExportedWindow(DocumentPart, frozen=True, kw_only=True):
     at: Number
     parent: WindowId | None = None
     base: Beginning | None = None
-    behind: Beginning | None = None
+    summarises: Beginning | None = msgspec.field(default=None, name="behind")
     segments: tuple[Segment, ...] = ()
     messages: tuple[Message, ...] = ()
 
@@ -131,8 +131,8 @@ class ExportedRequest(DocumentPart, frozen=True, kw_only=True):
     """The id of a request for a turn. A repeated request is recognised by it.
 
     Attributes:
-        id: the id that the client chose.
-        hash: the hash of the request; a repetition must have the same one.
+        id: The id that the client chose.
+        hash: The hash of the request; a repetition must have the same one.
         scope: `TO_SESSION`, or the address that the request was sent to. Without a scope the id is only displayed.
     """
 
@@ -145,11 +145,11 @@ class ExportedTurn(DocumentPart, frozen=True, kw_only=True):
     """A turn. Fields with the name of a field of `Turn` have the same meaning.
 
     Attributes:
-        first_event: the number of the event of its start, as long as its deltas are not folded.
-        place: its place in the queue while it waits.
-        input: the input of a waiting turn for an agent.
-        record: the finished messages that a waiting turn without an agent will add.
-        request: the request that created it.
+        first_event: The number of the event of its start, as long as its deltas are not folded.
+        place: Its place in the queue while it waits.
+        input: The input of a waiting turn for an agent.
+        record: The finished messages that a waiting turn without an agent will add.
+        request: The request that created it.
     """
 
     id: TurnId
@@ -212,16 +212,16 @@ class Export(DocumentPart, frozen=True, kw_only=True, tag_field="backstay", tag=
     """A whole session.
 
     Attributes:
-        format: the version of the format.
-        session: the session itself.
-        windows: its windows, and those of its ancestors that it needs.
-        events: its event log.
-        turns: its turns.
-        calls: the ledgers of its turns.
-        ancestors: the sessions that it was forked from, the nearest first.
-        addresses: the addresses that point to it.
-        marks: the owner's draft and read position.
-        attachments: the files of its messages.
+        format: The version of the format.
+        session: The session itself.
+        windows: Its windows, and those of its ancestors that it needs.
+        events: Its event log.
+        turns: Its turns.
+        calls: The ledgers of its turns.
+        ancestors: The sessions that it was forked from, the nearest first.
+        addresses: The addresses that point to it.
+        marks: The owner's draft and read position.
+        attachments: The files of its messages.
     """
 
     format: Number
@@ -251,7 +251,7 @@ class Export(DocumentPart, frozen=True, kw_only=True, tag_field="backstay", tag=
         """The document as JSON.
 
         Raises:
-            InvalidPayload: it contains a value that JSON cannot represent.
+            InvalidPayload: It contains a value that JSON cannot represent.
         """
         try:
             return _encode(self)
@@ -263,10 +263,10 @@ class Export(DocumentPart, frozen=True, kw_only=True, tag_field="backstay", tag=
         """The document from its JSON. Only its shape is checked here; the store that imports it checks the content.
 
         Args:
-            text: the JSON of `to_json`.
+            text: The JSON of `to_json`.
 
         Raises:
-            InvalidPayload: it is not an exported session; the error names the location.
+            InvalidPayload: It is not an exported session; the error names the location.
         """
         try:
             head = _decode_head(text)
@@ -293,13 +293,13 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
     """The result of an import.
 
     Attributes:
-        session: the imported session.
-        copied: whether all its ids are new, because one of them was in use here, or because new ones were requested, as
+        session: The imported session.
+        copied: Whether all its ids are new, because one of them was in use here, or because new ones were requested, as
             a server always does.
-        addresses: the addresses that point to it now.
-        elsewhere: addresses that already point to another session and stay there.
-        dropped: addresses of the document that were not imported, because they were not requested.
-        held: its waiting turns, which a person must release.
+        addresses: The addresses that point to it now.
+        elsewhere: Addresses that already point to another session and stay there.
+        dropped: Addresses of the document that were not imported, because they were not requested.
+        held: Its waiting turns, which a person must release.
     """
 
     session: SessionInfo

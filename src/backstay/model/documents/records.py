@@ -197,12 +197,12 @@ def records_in(file: BinaryIO, longest: int) -> Iterator[LocatedRecord]:
     """The records of an exported file, in this format or as one JSON object.
 
     Args:
-        file: the file, read once from its start.
-        longest: the largest line, or JSON object, that may be held in memory, in bytes.
+        file: The file, read once from its start.
+        longest: The largest line, or JSON object, that may be held in memory, in bytes.
 
     Raises:
-        InvalidPayload: it is not an exported session, or it is truncated.
-        TooLarge: a line or the JSON object is longer than `longest`.
+        InvalidPayload: It is not an exported session, or it is truncated.
+        TooLarge: A line or the JSON object is longer than `longest`.
     """
     first = _read_line(file, longest, 1)
     if _format_of(first) != LINES:

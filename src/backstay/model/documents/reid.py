@@ -7,7 +7,15 @@ from msgspec.structs import replace
 
 from backstay.model.documents.document import Beginning, ExportedEvent, ExportedTurn, ExportedWindow, Segment
 from backstay.model.documents.records import Header
-from backstay.model.event import EventBody, SessionCreated, SteeringTaken, ToolCalled, TurnsReordered, WindowOpened
+from backstay.model.event import (
+    EventBody,
+    SessionCreated,
+    SteeringTaken,
+    ToolCalled,
+    TurnContinued,
+    TurnsReordered,
+    WindowOpened,
+)
 from backstay.model.ids import IdSource, MessageId, SessionId, TurnId, WindowId, message_of
 from backstay.model.message import Message
 from backstay.model.turn import ToolCallRecord
@@ -77,7 +85,7 @@ class ReId:
             session=self.session(old.session),
             parent=None if old.parent is None else self.window_id(old.parent),
             base=self._beginning(old.base),
-            behind=self._beginning(old.behind),
+            summarises=self._beginning(old.summarises),
             segments=tuple(map(self._segment, old.segments)),
         )
 
@@ -137,6 +145,8 @@ class ReId:
                 return replace(old, key=f"{self.turn_id(TurnId(root))}.{ordinal}")
             case SteeringTaken(steer=steer):
                 return replace(old, steer=self.turn_id(steer))
+            case TurnContinued(by=by):
+                return replace(old, by=self.turn_id(by))
             case TurnsReordered(turns=turns):
                 return replace(old, turns=tuple(map(self.turn_id, turns)))
             case _:

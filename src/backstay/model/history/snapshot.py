@@ -21,10 +21,10 @@ class SessionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
         turns: the turns of these messages, and the running one.
         calls: the tool calls of these turns.
         waiting: the waiting turns.
-        said: the output of the running turn so far.
-        unheard: steering inputs that the running turn took and that follow after the results of its open calls.
-        behind: the window whose first `behind_until` messages the summary at the start of this window replaces.
-        behind_until: see `behind`.
+        output: the output of the running turn so far.
+        pending_steering: steering inputs that the running turn took; they follow after the results of its open calls.
+        summarises: the window whose first `summarises_until` messages are replaced by the summary at the start.
+        summarises_until: see `summarises`.
     """
 
     session: SessionInfo
@@ -34,10 +34,10 @@ class SessionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     turns: tuple[TurnInfo, ...]
     calls: tuple[ToolCallRecord, ...]
     waiting: tuple[TurnInfo, ...]
-    said: tuple[NewMessage, ...]
-    unheard: tuple[tuple[Part, ...], ...] = ()
-    behind: WindowId | None = None
-    behind_until: int | None = None
+    output: tuple[NewMessage, ...]
+    pending_steering: tuple[tuple[Part, ...], ...] = ()
+    summarises: WindowId | None = None
+    summarises_until: int | None = None
 
 
 class SnapshotQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,10 +53,10 @@ class SessionBadge(msgspec.Struct, frozen=True, kw_only=True):
     """Data of a session for a list, besides the session itself.
 
     Attributes:
-        session: the session.
-        marks: the owner's draft and read position.
-        asks: whether a tool call waits for a person's approval.
-        outcome: how the last turn ended.
+        session: The session.
+        marks: The owner's draft and read position.
+        asks: Whether a tool call waits for a person's approval.
+        outcome: How the last turn ended.
     """
 
     session: SessionId

@@ -19,7 +19,7 @@ def estimate(message: Message | NewMessage) -> int:
 
 
 def estimate_bytes(size: int) -> int:
-    """The approximate number of tokens of so many bytes of text."""
+    """The approximate number of tokens of a text with this number of bytes."""
     return -(-size // BYTES_PER_TOKEN)
 
 

@@ -6,7 +6,7 @@ from backstay.model.content import Text, Thought
 
 Words = tuple[Text | Thought, ...]
 
-# A holder keeps at most about so many bytes; then its next checkpoint is synced.
+# A holder keeps about this many bytes at most; then its next checkpoint is synced.
 UNSYNCED_BYTES = 1 << 20
 # The size of a body besides its text.
 _OVERHEAD = 128

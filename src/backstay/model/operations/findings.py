@@ -42,6 +42,14 @@ class Copied(msgspec.Struct, frozen=True, kw_only=True):
     size: int
 
 
+class Contents(msgspec.Struct, frozen=True, kw_only=True):
+    """What a database file holds; `active_at` is None if it has no session."""
+
+    location: str
+    sessions: int
+    active_at: int | None
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One result of a checkup. A problem has a hint; `repair` names the one that can be done safely."""
 

@@ -7,13 +7,13 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     """A store's engine, schema version and size.
 
     Attributes:
-        url: the database, without its password.
+        url: The database, without its password.
         engine: "SQLite" or "PostgreSQL".
-        engine_version: the version of the database library or server.
-        schema: the version of the schema.
-        sessions: the number of sessions.
-        workers: the number of registered workers.
-        search_languages: the languages whose inflections the search recognises.
+        engine_version: The version of the database library or server.
+        schema: The version of the schema.
+        sessions: The number of sessions.
+        workers: The number of registered workers.
+        search_languages: The languages whose inflections the search recognises.
     """
 
     url: str

@@ -2,20 +2,16 @@
 
 import re
 import unicodedata
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
-from itertools import accumulate, islice
 
 import msgspec
 
 from backstay.errors import InvalidPayload
-from backstay.model.search.terms import SearchQuery, SearchTerm, spans, words
+from backstay.model.search.lines import Line, line_of
+from backstay.model.search.terms import SearchQuery
 
 ELLIPSIS = "…"
 NARROWEST = 16
-# At most so many matches of a term are compared: no pair of text and query can make the choice slow.
-_MATCHES_PER_TERM = 1_000
 
 
 class Snippet(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,69 +29,33 @@ def snippet(text: str, query: SearchQuery, *, width: int = 160) -> Snippet:
     """
     if width < NARROWEST:
         raise InvalidPayload(f"a snippet of {width} characters is too narrow", hint=f"Use {NARROWEST} or more.")
-    line = _Line(" ".join(text.split()))
+    line = line_of(" ".join(text.split()))
     if len(line.text) <= width:
         return Snippet(text=line.text, marks=line.marks(query))
     matches = line.matches(query)
     start, end = _framed(line, _densest(matches, width - 2), width - 2)
-    return _cut(line.text, start, end, query, found=bool(matches))
-
-
-class _Line:
-    """A text with the ranges of its words, to look up terms."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.spans = spans(text)
-        folded = words(text)
-        self._words = f" {' '.join(folded)} "
-        self._spaces = list(accumulate((len(word) + 1 for word in folded), initial=0))
-
-    def matches(self, query: SearchQuery) -> list[tuple[int, int, int]]:
-        """Start, end and term number of each match, in reading order; of two with one start, the longer first."""
-        every = enumerate(query.wanted)
-        found = [(*match, n) for n, term in every for match in islice(self._matches(term), _MATCHES_PER_TERM)]
-        return sorted(found, key=lambda match: (match[0], -match[1]))
-
-    def _matches(self, term: SearchTerm) -> Iterator[tuple[int, int]]:
-        for sought in term.spellings:
-            at = self._words.find(sought)
-            while at >= 0:
-                first = bisect_left(self._spaces, at)
-                yield self.spans[first][0], self.spans[first + len(term.words) - 1][1]
-                at = self._words.find(sought, at + 1)
-
-    def marks(self, query: SearchQuery) -> tuple[tuple[int, int], ...]:
-        """The ranges of all terms; of overlapping ones only the first."""
-        marks: list[tuple[int, int]] = []
-        for start, end, _ in self.matches(query):
-            if not marks or marks[-1][1] <= start:
-                marks.append((start, end))
-        return tuple(marks)
-
-    def word_around(self, at: int) -> tuple[int, int]:
-        """The word that a cut at this index would split, or the empty range there."""
-        after = bisect_left(self.spans, (at,))
-        return self.spans[after - 1] if after and self.spans[after - 1][1] > at else (at, at)
+    return _cut(line, start, end, query, found=bool(matches))
 
 
 def _densest(matches: list[tuple[int, int, int]], room: int) -> tuple[int, int]:
     """The first range of `room` characters with the most terms, then the most matches; (0, 0) if there are none."""
     best, densest = (0, 0), (0, 0)
     inside: Counter[int] = Counter()
-    first = 0
+    first = terms = 0
     for last, (_, end, term) in enumerate(matches):
+        terms += not inside[term]
         inside[term] += 1
         while first < last and end - matches[first][0] > room:
             inside[matches[first][2]] -= 1
+            terms -= not inside[matches[first][2]]
             first += 1
-        score = (sum(count > 0 for count in inside.values()), last - first)
+        score = (terms, last - first)
         if score > best:
             best, densest = score, (matches[first][0], end)
     return densest
 
 
-def _framed(line: _Line, span: tuple[int, int], room: int) -> tuple[int, int]:
+def _framed(line: Line, span: tuple[int, int], room: int) -> tuple[int, int]:
     """The range with its surroundings, at most `room` characters; it is cut itself only if it is wider than that."""
     first, last = _whole(line.text, *span)
     if last - first > room:
@@ -115,7 +75,7 @@ def _whole(text: str, first: int, last: int) -> tuple[int, int]:
     return first, last
 
 
-def _first_cut(line: _Line, start: int, first: int) -> int:
+def _first_cut(line: Line, start: int, first: int) -> int:
     """The first index from `start` on, `first` at the latest, where the text can be cut."""
     cut = min(first, line.word_around(start)[1])
     while cut < first and (line.text[cut] == " " or _continues(line.text, cut)):
@@ -123,7 +83,7 @@ def _first_cut(line: _Line, start: int, first: int) -> int:
     return cut
 
 
-def _last_cut(line: _Line, last: int, end: int) -> int | None:
+def _last_cut(line: Line, last: int, end: int) -> int | None:
     """The last index up to `end` where the text can be cut; None if there is none after `last`."""
     cut = line.word_around(end)[0]
     while cut > last and (line.text[cut - 1] == " " or _continues(line.text, cut)):
@@ -143,10 +103,10 @@ def _continues(text: str, at: int) -> bool:
     return bool(mark) or text[at - 1] == "\u200d"
 
 
-def _cut(text: str, start: int, end: int, query: SearchQuery, *, found: bool) -> Snippet:
+def _cut(line: Line, start: int, end: int, query: SearchQuery, *, found: bool) -> Snippet:
     """The text from start to end. If it matched and contains no whole term, its only term is wider than the snippet."""
-    before, after = ELLIPSIS * (start > 0), ELLIPSIS * (end < len(text))
-    piece = text[start:end]
-    marks = _Line(piece).marks(query) or ((0, len(piece)),) * found
+    before, after = ELLIPSIS * (start > 0), ELLIPSIS * (end < len(line.text))
+    piece = line.part(start, end)
+    marks = piece.marks(query) or ((0, len(piece.text)),) * found
     shift = len(before)
-    return Snippet(text=f"{before}{piece}{after}", marks=tuple((a + shift, b + shift) for a, b in marks))
+    return Snippet(text=f"{before}{piece.text}{after}", marks=tuple((a + shift, b + shift) for a, b in marks))

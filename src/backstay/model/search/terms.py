@@ -55,7 +55,7 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """A search: texts with every wanted term and no excluded one.
 
     Raises:
-        InvalidPayload: there is no wanted term.
+        InvalidPayload: There is no wanted term.
     """
 
     terms: tuple[SearchTerm, ...]
@@ -113,6 +113,22 @@ def characters(found: Sequence[str]) -> list[bool]:
     return [len(word) == 1 and _CHARACTERS[word] for word in found]
 
 
+def aligned(text: str) -> str | None:
+    """The text folded letter by letter, at its own length, for fast searches; None if it cannot be folded like that.
+
+    A space separates words, and so does each character of a script without spaces: these are moved to a range of their
+    own, `ALONE`, which contains no other letter.
+    """
+    runs = (text,) if text.isascii() else _RUNS.findall(text)
+    folded = "".join([run.translate(_ALIGNED) for run in runs])
+    return None if _UNALIGNED in folded else folded
+
+
+def aligned_word(word: str) -> str:
+    """A word of a query as `aligned` writes it."""
+    return _moved(word) if len(word) == 1 and _CHARACTERS[word] else word
+
+
 def spans(text: str) -> list[tuple[int, int]]:
     """The range of each of `words(text)` in the text; ranges never overlap."""
     return [word.span() for word in _WORD.finditer(_JOINABLE.sub(_glued, text).translate(_KINDS))]
@@ -122,8 +138,8 @@ def parse_query(text: str) -> SearchQuery:
     """Parse a search. Everything but phrases, prefixes and exclusions is literal.
 
     Raises:
-        InvalidPayload: there is no word to find, or an invalid character.
-        TooLarge: the search is too long or has too many terms.
+        InvalidPayload: There is no word to find, or an invalid character.
+        TooLarge: The search is too long or has too many terms.
     """
     _refuse_unreadable(text)
     terms = [term for written in _TERM.finditer(text) if (term := _term(written)).words]
@@ -189,12 +205,22 @@ _JOINABLE = re.compile(
     "(?:[\u102e\u11a8-\u11c2\u3099\u309a\uff9e\uff9f]|[\u1161-\u1175][\u11a8-\u11c2]?)"
 )
 
+# The second half of such a sequence. The other second halves, which voice kana, are ignored without a first one.
+_JOINED = re.compile("[\u102e\u1161-\u1175\u11a8-\u11c2]")
+
 # Soft hyphen, joiners, variation selectors, the Arabic tatweel: with or without them, it is the same word.
 _UNSEEN = re.compile("[\u00ad\u034f\u0640\u180b-\u180f\u200d\u2060\ufe00-\ufe0f\ufeff\U000e0100-\U000e01ef]")
 
 # Characters that are letters today, but marks in the older tables of FTS5's tokenizer.
 _ONCE_MARKS = re.compile("[\u19b0-\u19c0\u19c8\u19c9\u1cf2\u1cf3]")
 _PRIVATE_USE = 0xF0000
+
+# Where `aligned` moves characters that are words by themselves: no text has letters there.
+_ALONE = 0xB0000
+ALONE = "\U000b0000-\U000effff"
+_UNALIGNED = "\1"
+# A text with some characters that are not ASCII is folded in pieces: translating pure ASCII is ten times as fast.
+_RUNS = re.compile("[\0-\x7f]+|[^\0-\x7f]+")
 
 
 def _folded(text: str) -> str:
@@ -276,6 +302,24 @@ class _Kinds(dict[int, str]):
         return kind
 
 
+class _Aligned(dict[int, str]):
+    """Folds of the same length, for `str.translate`; `_UNALIGNED` for characters that have none."""
+
+    def __missing__(self, code: int) -> str:
+        fold = _FOLDS[code]
+        letter = _moved(fold[1]) if fold[:1] == " " and len(fold) == 3 else fold
+        found = letter if len(letter) == 1 and not _JOINED.match(chr(code)) else _UNALIGNED
+        if code < _RARE:
+            self[code] = found
+        return found
+
+
+def _moved(letter: str) -> str:
+    """A character that is a word by itself, in its place in `ALONE`."""
+    code = ord(letter)
+    return chr(_ALONE + (code - _PRIVATE_USE if code > _PRIVATE_USE else code))
+
+
 class _Characters(dict[str, bool]):
     """Whether a letter of the index is a word by itself."""
 
@@ -292,5 +336,6 @@ class _Characters(dict[str, bool]):
 _RARE = 0x20000
 _FOLDS = _Folds()
 _KINDS = _Kinds()
+_ALIGNED = _Aligned()
 _CHARACTERS = _Characters()
 _WORD = re.compile("w[wi]*|ai*")

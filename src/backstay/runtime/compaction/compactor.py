@@ -16,6 +16,7 @@ from backstay.runtime.async_store import AsyncStore
 from backstay.runtime.compaction.compaction_backoff import CompactionBackoff
 from backstay.runtime.compaction.policy import Compaction, CompactionRequest
 from backstay.runtime.compaction.summary import Summariser, as_summary
+from backstay.runtime.compaction.window_sizes import WindowSizes
 from backstay.runtime.turns.deadline import run_with_deadline
 from backstay.runtime.turns.live_turn import LiveTurn
 from backstay.runtime.turns.recorder import Recorder
@@ -42,6 +43,7 @@ class Compactor:
         self.automatic = policy is not None
         self._store, self._policy = store, policy or Compaction()
         self._count = self._policy.tokens or estimate
+        self._sizes = WindowSizes(self._count)
         self._summariser = Summariser(maker_of(self._policy.summariser), self._policy.limit, self._count, grace)
         self._backoff = CompactionBackoff(self._policy.pause, now)
         self._requests: dict[TurnId, CompactionRequest] = {}
@@ -56,7 +58,7 @@ class Compactor:
             return False
         size = recorder.usage.input_tokens + recorder.usage.output_tokens
         if not size:
-            size = sum(map(self._count, turn.messages)) + estimate_bytes(recorder.output_bytes)
+            size = self._sizes.size_of(turn.window, turn.history) + estimate_bytes(recorder.output_bytes)
         if size < self._policy.limit or not self._backoff.allows(turn.session, size):
             return False
         return await self.compactable(turn.session, turn.owner, CompactionRequest()) is not None
@@ -70,7 +72,7 @@ class Compactor:
         """Compact the session in the turn that was opened for it; returns a report for the outcome."""
         with recorder.waiting_for_others():
             done = await self._compact(turn, recorder, self._requests.pop(turn.id, CompactionRequest()))
-        return done or "there was nothing that could be left behind"
+        return done or "there was nothing to summarise"
 
     async def make_room(self, turn: AgentTurn, recorder: Recorder) -> bool:
         """Compact within a turn whose agent raised `ContextOverflow`; returns whether the history is shorter now."""
@@ -115,7 +117,9 @@ class Compactor:
             raise AgentTimedOut(f"the summariser took longer than {self._policy.timeout:g} s") from error
         # A longer summary would make the window grow with each compaction.
         if self._count(summary) >= sum(map(self._count, plan.older)):
-            raise AgentFailed("the summary is longer than what it stands for", hint="Use another summariser.")
+            raise AgentFailed(
+                "the summary is longer than the messages that it replaces", hint="Use another summariser."
+            )
         return summary
 
     def _report(self, session: SessionId, plan: _Plan, summary: Message) -> str:

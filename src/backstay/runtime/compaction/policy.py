@@ -18,17 +18,17 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
     the sum of `tokens` over its messages, or an estimate.
 
     Args:
-        budget: the size of the model's context window, in tokens.
-        threshold: the fraction of the budget at which a window is compacted; above 0, at most 1.
-        keep: how many tokens of the last messages stay unchanged (the tail); less than `threshold * budget`.
-        tokens: counts the tokens of one message; None estimates them from the length of the text.
-        summariser: the agent that writes the summary of the messages before the tail.
-        strategy: always "rotate": the session continues in a new window.
-        timeout: seconds that the summariser may take.
-        pause: seconds without another attempt after a failure; doubled after each further failure, up to an hour.
+        budget: The size of the model's context window, in tokens.
+        threshold: The fraction of the budget at which a window is compacted; above 0, at most 1.
+        keep: How many tokens of the last messages stay unchanged (the tail); less than `threshold * budget`.
+        tokens: Counts the tokens of one message; None estimates them from the length of the text.
+        summariser: The agent that writes the summary of the messages before the tail.
+        strategy: Always "rotate": the session continues in a new window.
+        timeout: Seconds that the summariser may take.
+        pause: Seconds without another attempt after a failure; doubled after each further failure, up to an hour.
 
     Raises:
-        ConfigError: a value is out of range.
+        ConfigError: A value is out of range.
     """
 
     budget: int = 100_000

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from backstay.agents.adapters import Maker, words_of
+from backstay.agents.adapters import Maker, output_of
 from backstay.agents.port import Agent, AgentTurn
 from backstay.agents.summariser import SummaryTurn
+from backstay.concurrency.ctrl_c import is_ctrl_c
 from backstay.errors import AgentFailed
 from backstay.model.content import Text, Usage
 from backstay.model.failure_reasons import Exited
@@ -36,7 +37,9 @@ class Summariser:
                 request = SummaryTurn(turn, readable((*before, *piece)), focus)
                 summary = await _summarise_piece(agent, request, report_usage)
             return summary
-        except SystemExit as error:
+        except (SystemExit, KeyboardInterrupt) as error:
+            if is_ctrl_c(error):
+                raise
             # Otherwise it would end the whole program, and every turn with it.
             raise Exited from error
         finally:
@@ -64,14 +67,14 @@ class Summariser:
 
 async def _summarise_piece(agent: Agent, request: SummaryTurn, report_usage: Callable[[Usage], None]) -> str:
     texts: list[str] = []
-    async for body in words_of(agent, request):
+    async for body in output_of(agent, request):
         if isinstance(body, Text):
             texts.append(body.text)
         elif isinstance(body, Usage):
             report_usage(body)
     summary = "".join(texts).strip()
     if not summary:
-        raise AgentFailed("the summariser said nothing")
+        raise AgentFailed("the summariser returned an empty summary")
     return summary
 
 

@@ -14,11 +14,11 @@ async def page_after(store: AsyncStore, session: SessionId, owner: str, cursor: 
     """The events after a cursor.
 
     Raises:
-        HistoryChanged: the event at the cursor no longer exists as the reader saw it.
+        HistoryChanged: The event at the cursor no longer exists as the reader saw it.
     """
     page = await store.run(commands.events_after(session, cursor, owner=owner))
     if page.gap == "resync" and cursor.number:
-        raise HistoryChanged(f"{session} has no event {cursor.number} as it was seen")
+        raise HistoryChanged(f"{session} no longer has event {cursor.number} as it was read")
     return page
 
 
@@ -30,8 +30,8 @@ async def pages(
     A reader whose cursor is inside a fold gets the fold, which names the numbers that it replaces.
 
     Raises:
-        HistoryChanged: the event at the cursor no longer exists as the reader saw it.
-        StoreUnavailable: the app was closed.
+        HistoryChanged: The event at the cursor no longer exists as the reader saw it.
+        StoreUnavailable: The app was closed.
     """
     with notifier.subscribe(session, owner) as subscription:
         while True:

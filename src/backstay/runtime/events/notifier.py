@@ -51,7 +51,7 @@ class Subscription:
         """Wait until a reader at this cursor must read.
 
         Raises:
-            StoreUnavailable: the app was closed.
+            StoreUnavailable: The app was closed.
         """
         while not self.must_read(seen):
             if self._closed:
@@ -107,10 +107,10 @@ class Notifier:
         """Subscribe to a session inside the block.
 
         Args:
-            session: the session.
-            owner: its owner.
-            deltas: whether each checkpoint of a running turn wakes the reader at once, not only the next poll.
-            changed: the event to set; a reader of several sessions passes the same one for all of them.
+            session: The session.
+            owner: Its owner.
+            deltas: Whether each checkpoint of a running turn wakes the reader at once, not only the next poll.
+            changed: The event to set; a reader of several sessions passes the same one for all of them.
         """
         self._store.require_own_loop()
         subscription = Subscription(session, owner, deltas=deltas, changed=changed)
@@ -133,7 +133,7 @@ class Notifier:
         """Inside the block, set an event on every write to any session, and when the app closes.
 
         Args:
-            changed: the event to set; None makes a new one.
+            changed: The event to set; None makes a new one.
         """
         self._store.require_own_loop()
         changed = changed or asyncio.Event()
@@ -181,12 +181,14 @@ class Notifier:
 
     async def run(self) -> None:
         """Poll until cancelled. Without subscriptions it waits and does not query the store."""
+        clock = asyncio.get_running_loop().time
         while True:
             if not self._subscriptions and not self._any_change:
                 self._subscribed.clear()
                 await self._subscribed.wait()
+            began = clock()
             await self._poll()
-            await self._delay.wait()
+            await self._delay.wait(clock() - began)
 
     async def _poll(self) -> None:
         self._written.clear()

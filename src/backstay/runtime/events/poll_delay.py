@@ -2,17 +2,24 @@
 
 import asyncio
 
-# Wake-ups shorten the delay at most this often: under constant writes, plain polling is as quick.
-MIN_DELAY = 0.025
+# After a poll, wake-ups count only after a rest of this many times its duration: under constant writes, polling takes a
+# small part of the loop's time. A slow store, or a busy loop, is polled less often.
+DELAY_FACTOR = 4
+# A delay that follows from the duration is not longer: plain polling is as quick.
+LONGEST_DELAY = 0.025
 
 
 class PollDelay:
-    """A polling delay. `wake()` ends it early, `end()` ends it for good; without either it takes its full time."""
+    """A polling delay. `wake()` ends it early, `end()` ends it for good; without either it takes its full time.
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    Args:
+        seconds: The full time.
+        least: The shortest delay between two polls, which `wake()` does not end.
+    """
+
+    def __init__(self, seconds: float, least: float = 0.0) -> None:
+        self._seconds, self._least = seconds, least
         self._woken, self._ended = asyncio.Event(), asyncio.Event()
-        self._earliest = 0.0
 
     def wake(self) -> None:
         """End the current delay early, or the next one if no task waits now."""
@@ -23,15 +30,18 @@ class PollDelay:
         self._ended.set()
         self._woken.set()
 
-    async def wait(self) -> None:
-        """Wait until the next poll is due. A `wake()` between two waits ends the second one."""
-        clock = asyncio.get_running_loop().time
-        due = clock() + self._seconds
-        # In this first part only `end()` counts: however many writes wake the poller, it polls at most this often.
-        if await _until(self._ended, min(due, self._earliest)):
-            return
-        if await _until(self._woken, due):
-            self._earliest = clock() + MIN_DELAY
+    async def wait(self, took: float = 0.0) -> None:
+        """Wait until the next poll is due. A `wake()` between two waits ends the second one.
+
+        Args:
+            took: How many seconds the last poll took; 0 if it found work and the next may follow at once.
+        """
+        now = asyncio.get_running_loop().time()
+        delay = max(self._least, min(DELAY_FACTOR * took, LONGEST_DELAY))
+        due = now + self._seconds
+        # In this first part only `end()` counts: however many writes wake the poller, it rests between two polls.
+        if not await _until(self._ended, min(due, now + delay)):
+            await _until(self._woken, due)
         self._woken.clear()
 
 

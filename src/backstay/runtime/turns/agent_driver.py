@@ -2,8 +2,9 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 
-from backstay.agents.adapters import Maker, words_of
+from backstay.agents.adapters import Maker, output_of
 from backstay.agents.port import Loads
+from backstay.concurrency.ctrl_c import is_ctrl_c
 from backstay.errors import AgentError, AgentFailed, BackstayError, ContextOverflow, InvalidPayload
 from backstay.model.content import Body
 from backstay.model.event import UNSEEN, Cursor, EventBody
@@ -11,7 +12,7 @@ from backstay.model.failure_reasons import Exited, reason_of
 from backstay.model.history.turn_messages import messages_of
 from backstay.model.ids import MessageId
 from backstay.model.message import Message
-from backstay.model.turn import COMPACTOR
+from backstay.model.turn import COMPACTOR, Finished, OpenTurn
 from backstay.runtime import current_turn
 from backstay.runtime.async_store import AsyncStore
 from backstay.runtime.compaction.compactor import Compactor
@@ -30,6 +31,10 @@ class AgentDriver:
         self._store, self._agents, self._pool, self._compactor = store, agents, pool, compactor
         self._history = HistoryCache(store)
 
+    def remember(self, opened: OpenTurn, finished: Finished) -> None:
+        """Add the messages of a turn that has ended to the known history, so that the next turn need not read them."""
+        self._history.add(opened, finished)
+
     async def drive(self, turn: LiveTurn, recorder: Recorder) -> str:
         """Run the agent; returns a note for the outcome. Tasks started here inherit the current turn."""
         current_turn.set_current(turn)
@@ -38,10 +43,12 @@ class AgentDriver:
                 await self._load_history(turn, recorder)
                 return await self._compactor.run(turn, recorder)
             await self._run_agent(turn, recorder)
-        except SystemExit as error:
+        except (SystemExit, KeyboardInterrupt) as error:
+            if is_ctrl_c(error):
+                raise
             # Otherwise it would end the whole program, and every other turn with it.
             raise Exited from error
-        return "" if recorder.has_output else "the agent said nothing"
+        return "" if recorder.has_output else "the agent sent no output"
 
     async def _run_agent(self, turn: LiveTurn, recorder: Recorder) -> None:
         maker = self._agents.get(recorder.opened.agent or "")
@@ -54,13 +61,13 @@ class AgentDriver:
         else:
             await self._load_history(turn, recorder)
         try:
-            await _record_output(words_of(agent, turn), recorder)
+            await _record_output(output_of(agent, turn), recorder)
         except ContextOverflow as overflow:
             if not self._compactor.automatic or not await self._make_room(turn, recorder, overflow):
                 raise
             await self._reload_history(turn, recorder)
             agent = maker.shared or await self._pool.take(recorder.opened, maker)
-            await _record_output(words_of(agent, turn), recorder)
+            await _record_output(output_of(agent, turn), recorder)
 
     async def _load_history(self, turn: LiveTurn, recorder: Recorder) -> None:
         """Load the history for the agent, and for a resumed turn its earlier output and calls."""
@@ -83,7 +90,9 @@ class AgentDriver:
             if isinstance(error, BackstayError) and not isinstance(error, AgentError | InvalidPayload):
                 raise
             reason = reason_of(error, turn.id, "the summariser")
-            raise AgentFailed(f"{overflow} The compaction failed, too: {reason}") from error
+            # Still an overflow, so that the input is left out of later turns.
+            message = f"{overflow.args[0]} The compaction failed, too: {reason}"
+            raise ContextOverflow(message, hint=overflow.hint) from error
 
     async def _reload_history(self, turn: LiveTurn, recorder: Recorder) -> None:
         """Show the agent the new window and its own output of this turn, so that it does nothing twice."""

@@ -10,6 +10,7 @@ import msgspec
 
 from backstay.agents.adapters import Maker
 from backstay.agents.port import Agent, CatchesUp, Loads
+from backstay.concurrency.ctrl_c import is_ctrl_c
 from backstay.errors import AgentTimedOut, ConfigError
 from backstay.model.history.projection import readable
 from backstay.model.ids import SessionId, TurnId, WindowId
@@ -31,12 +32,12 @@ class Pooling(msgspec.Struct, frozen=True, kw_only=True):
     """How many live agents are kept between turns, and for how long.
 
     Args:
-        capacity: the number of live agents in this process; the least recently used one is closed first. 0 keeps none.
-        idle: seconds after its last turn after which a live agent is closed; None keeps it until the capacity is
+        capacity: The number of live agents in this process; the least recently used one is closed first. 0 keeps none.
+        idle: Seconds after its last turn after which a live agent is closed; None keeps it until the capacity is
             reached.
 
     Raises:
-        ConfigError: a value is negative.
+        ConfigError: A value is negative.
     """
 
     capacity: int = 128
@@ -51,13 +52,13 @@ class PoolStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of live agents since the app was opened.
 
     Attributes:
-        kept: agents that exist now, in use or not.
-        in_use: agents that a turn uses now.
-        hits: turns that reused an agent as it was.
-        caught_up: turns that reused an agent after `catch_up`.
-        failed: turns whose agent could not be built or caught up.
-        evicted: unused agents that were closed for lack of room or because they were idle.
-        built: how many agents were built, by reason: "first" (none existed), "evicted" (the last one was evicted),
+        kept: Agents that exist now, in use or not.
+        in_use: Agents that a turn uses now.
+        hits: Turns that reused an agent as it was.
+        caught_up: Turns that reused an agent after `catch_up`.
+        failed: Turns whose agent could not be built or caught up.
+        evicted: Unused agents that were closed for lack of room or because they were idle.
+        built: How many agents were built, by reason: "first" (none existed), "evicted" (the last one was evicted),
             "foreign" (others added messages), "undo" (messages it knows are no longer read), "window" (a compaction
             opened another window), "configuration" (the configuration changed).
     """
@@ -104,6 +105,12 @@ class _Slot:
         self.window: WindowId | None = None
         self.configuration = b""
         self.used_at = 0.0
+        self.input: Message | None = None
+
+    def add(self, finished: Finished) -> None:
+        """Add the messages of the turn that the agent has completed, if those before them are known."""
+        if self.input is not None and len(self.known) + 1 + len(finished.messages) == finished.length:
+            self.known = (*self.known, self.input, *finished.messages)
 
 
 class Pool:
@@ -157,6 +164,7 @@ class Pool:
             raise
         # From here on the slot belongs to the turn, so that `discard` finds it even while the agent is being built.
         self._lent[opened.id] = slot
+        slot.input = opened.input
         try:
             return await self._ready(slot, opened, maker)
         except BaseException:
@@ -170,7 +178,9 @@ class Pool:
         Reads only those since the agent's last turn.
         """
         slot = self._lent[opened.id]
-        slot.known += await self._messages(opened, after=len(slot.known))
+        # Positions count from 0: with as many known messages as precede the input there is nothing to read.
+        if len(slot.known) != opened.input.position:
+            slot.known += await self._messages(opened, after=len(slot.known))
         return (*slot.known, opened.input)
 
     def give_back(self, turn: TurnId, finished: Finished) -> None:
@@ -187,6 +197,7 @@ class Pool:
             return
         # Stamp before the release: the next turn may get the lock at once and compares the stamp.
         slot.stamp = Stamp(finished.window, finished.context, finished.length, slot.configuration)
+        slot.add(finished)
         slot.used_at = self._now()
         del self._lent[turn]
         self._slots.move_to_end(slot.key)
@@ -199,8 +210,8 @@ class Pool:
         """Drop the agent of a turn that did not complete: its memory may differ from the stored messages.
 
         Args:
-            turn: the turn; nothing happens if it has no agent here.
-            close: whether to close the agent; False for one that is still running and was abandoned.
+            turn: The turn; nothing happens if it has no agent here.
+            close: Whether to close the agent; False for one that is still running and was abandoned.
         """
         slot = self._lent.pop(turn, None)
         if slot is None:
@@ -216,7 +227,7 @@ class Pool:
             self._process_is_gone(slot)
 
     def trim(self, keep: int = 0) -> int:
-        """Close unused agents, the least recently used first, until so many are kept; returns how many were closed."""
+        """Close unused agents, least recently used first, until at most `keep` are left. Returns the number closed."""
         gone = 0
         for slot in list(self._slots.values()):
             if len(self._slots) <= keep:
@@ -299,7 +310,7 @@ class Pool:
         try:
             agent = await maker.make()
         except BaseException:
-            # Also after a cancellation: a process that counts for ever would use up the owner's limit.
+            # Also after a cancellation: a process that counts forever would use up the owner's limit.
             self._process_is_gone(slot)
             raise
         if isinstance(agent, Loads):
@@ -400,6 +411,8 @@ async def _closed(agent: Agent) -> None:
     try:
         await agent.aclose()
     except (SystemExit, KeyboardInterrupt) as error:
+        if is_ctrl_c(error):
+            raise
         # Otherwise it would end the whole program, and every turn with it.
         raise RuntimeError(f"{type(error).__name__}: {error}") from error
 

@@ -11,10 +11,10 @@ _tasks: set[asyncio.Task[object]] = set()
 
 
 async def run_with_deadline(seconds: float, work: Coroutine[object, object, T]) -> T:
-    """The result of the coroutine, or `TimeoutError` after so many seconds.
+    """Return the result of the coroutine; raise `TimeoutError` after this many seconds.
 
     At the deadline the coroutine is cancelled and not awaited any longer, even if it ignores the cancellation. If the
-    caller is cancelled, the coroutine is cancelled and gets as many seconds again to clean up.
+    caller is cancelled, the coroutine is cancelled and gets the same number of seconds to clean up.
     """
     task = asyncio.create_task(work)
     _tasks.add(task)

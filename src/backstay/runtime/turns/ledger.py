@@ -1,7 +1,8 @@
 """The ledger as a running turn reads it: earlier tool calls, also of the turns that this turn resumes."""
 
-import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -12,26 +13,23 @@ from backstay.model.content import Json, ToolCall, ToolResult
 from backstay.model.ids import TurnId
 from backstay.model.message import Message
 from backstay.model.turn import ToolCallRecord
-
-# Defaults that arguments can be compared with.
-_PLAIN = (str, int, bool, type(None))
+from backstay.runtime.turns.received_arguments import received_hash
 
 
-class RequestedCall(NamedTuple):
+class RequestedCall:
     """A requested call: tool name and hash of the arguments, so that the spelling of the JSON does not matter."""
 
-    tool: Tool
-    arguments_hash: str
-    # The hash of the arguments that the function receives: a missing argument equals its default.
-    effective_hash: str
+    def __init__(self, tool: Tool, arguments: Mapping[str, Json]) -> None:
+        self.tool, self.arguments, self.arguments_hash = tool, arguments, arguments_hash(arguments)
 
-    @classmethod
-    def of(cls, tool: Tool, arguments: Json) -> "RequestedCall":
-        return cls(tool, arguments_hash(arguments), _effective_hash(tool, arguments))
+    @cached_property
+    def received_hash(self) -> str:
+        """The hash of the arguments that the function receives: a missing one equals its default."""
+        return received_hash(self.tool, self.arguments)
 
-    def is_like(self, arguments: Json) -> bool:
-        """Whether a call of the same tool with these arguments has the same effect."""
-        return _effective_hash(self.tool, arguments) == self.effective_hash
+    def is_like(self, made: ToolCall) -> bool:
+        """Whether this call has the effect of another, whose arguments may be spelled differently."""
+        return self.tool.name == made.name and self.received_hash == received_hash(self.tool, made.arguments)
 
 
 class LedgerEntry(NamedTuple):
@@ -43,12 +41,6 @@ class LedgerEntry(NamedTuple):
 
     def is_for(self, wanted: RequestedCall) -> bool:
         return (self.call.name, self.call.arguments_hash) == (wanted.tool.name, wanted.arguments_hash)
-
-    def is_respelled(self, wanted: RequestedCall) -> bool:
-        """Whether it may have had the effect of the wanted call, whose arguments are spelled differently."""
-        if self.call.effect != "unknown" or self.made is None or self.call.name != wanted.tool.name:
-            return False
-        return not wanted.tool.idempotent and wanted.is_like(self.made.arguments)
 
     @property
     def settled(self) -> bool:
@@ -82,30 +74,31 @@ class Ledger:
             if isinstance(part, ToolCall)
         }
         self._turn = turn
+        # By ordinal: what the function received, computed when it is first asked for.
+        self._received: dict[int, str] = {}
         self._entries = [
             LedgerEntry(call, made.get((call.turn, call.call)), results.get((call.turn, call.call))) for call in calls
         ]
 
     def take_result(self, wanted: RequestedCall) -> ToolResult | None:
         """The stored result of an equal call that was not returned yet; None if there is none."""
-        for entry in self._entries:
-            if entry.result is not None and entry.is_for(wanted):
-                self._entries.remove(entry)
-                return entry.result
-        return None
+        entry = self._take(wanted, lambda entry: entry.result is not None)
+        return None if entry is None else entry.result
 
-    def take_repeatable(self, wanted: RequestedCall, *, idempotent: bool) -> ToolCallRecord | None:
+    def take_repeatable(self, wanted: RequestedCall, *, idempotent: bool) -> LedgerEntry | None:
         """An earlier equal call without a result that may be repeated; None if there is none."""
-        for entry in self._entries:
-            if entry.is_for(wanted) and self._is_repeatable(entry, idempotent=idempotent):
-                self._entries.remove(entry)
-                return entry.call
-        return None
+        return self._take(wanted, lambda entry: self._is_repeatable(entry, idempotent=idempotent))
 
-    def doubts(self, wanted: RequestedCall) -> bool:
+    def may_have_run(self, wanted: RequestedCall) -> bool:
         """Whether an equal call may have run and has no permission to run again."""
-        return any(
-            (entry.is_for(wanted) or entry.is_respelled(wanted)) and not entry.settled for entry in self._entries
+        return any(not entry.settled and self._is_like(entry, wanted) for entry in self._entries)
+
+    def pending(self) -> tuple[ToolCall, ...]:
+        """Earlier calls that waited for a person, or that a person let run once more."""
+        return tuple(
+            entry.made
+            for entry in self._entries
+            if entry.made is not None and not entry.made.client and self._is_repeatable(entry, idempotent=False)
         )
 
     def update(self, calls: Iterable[ToolCallRecord]) -> None:
@@ -116,6 +109,26 @@ class Ledger:
     def drop(self, call: str) -> None:
         """Remove a call of this turn, because it continues."""
         self._entries = [entry for entry in self._entries if (entry.call.turn, entry.call.call) != (self._turn, call)]
+
+    def _take(self, wanted: RequestedCall, suits: Callable[[LedgerEntry], bool]) -> LedgerEntry | None:
+        """Remove and return an earlier call. One with the same spelling of the arguments goes first."""
+        suitable = [entry for entry in self._entries if suits(entry)]
+        same = (entry for entry in suitable if entry.is_for(wanted))
+        found = next(chain(same, (entry for entry in suitable if self._is_like(entry, wanted))), None)
+        if found is not None:
+            self._entries.remove(found)
+        return found
+
+    def _is_like(self, entry: LedgerEntry, wanted: RequestedCall) -> bool:
+        """Whether the entry has the effect of the wanted call, however its arguments are spelled."""
+        if entry.is_for(wanted):
+            return True
+        if entry.made is None or entry.call.name != wanted.tool.name:
+            return False
+        ordinal = entry.call.ordinal
+        if ordinal not in self._received:
+            self._received[ordinal] = received_hash(wanted.tool, entry.made.arguments)
+        return self._received[ordinal] == wanted.received_hash
 
     def _is_repeatable(self, entry: LedgerEntry, *, idempotent: bool) -> bool:
         if entry.result is not None or entry.call.turn == self._turn:
@@ -130,7 +143,6 @@ class OwnCall(msgspec.Struct):
     """A call made by this turn: whether its tool was started, and its result once there is one."""
 
     call: ToolCall
-    wanted: RequestedCall
     started: bool = False
     result: ToolResult | None = None
 
@@ -147,25 +159,11 @@ class AbandonedCalls:
     def take(self, wanted: RequestedCall, *, idempotent: bool) -> OwnCall | None:
         """A call that can continue: it has a result, was not started, or can be repeated with the same key."""
         for own in self._calls:
-            if own.wanted == wanted and (idempotent or not own.started or own.result is not None):
+            if wanted.is_like(own.call) and (idempotent or not own.started or own.result is not None):
                 self._calls.remove(own)
                 return own
         return None
 
-    def doubts(self, wanted: RequestedCall) -> bool:
+    def may_have_run(self, wanted: RequestedCall) -> bool:
         """Whether a call like this was started and may have run."""
-        return any(
-            own.wanted == wanted
-            or (not wanted.tool.idempotent and own.wanted.tool == wanted.tool and wanted.is_like(own.call.arguments))
-            for own in self._calls
-        )
-
-
-def _effective_hash(tool: Tool, arguments: Json) -> str:
-    """The hash of the arguments, completed with the defaults of missing ones as far as these are JSON."""
-    try:
-        parameters = inspect.signature(tool.function).parameters
-    except (TypeError, ValueError):  # It is not a function, or one whose signature cannot be read.
-        return arguments_hash(arguments)
-    defaults = {name: one.default for name, one in parameters.items() if type(one.default) in _PLAIN}
-    return arguments_hash(defaults | arguments if isinstance(arguments, dict) else arguments)
+        return any(wanted.is_like(own.call) for own in self._calls)

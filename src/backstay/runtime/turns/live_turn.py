@@ -1,24 +1,27 @@
 """A running turn as its agent sees it."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
+from typing import TypeVar
 
 from backstay.agents.tools import MayHaveRun, Tool, ToolFailed
 from backstay.errors import InvalidPayload, LeaseLost, Rejected, StoreError
 from backstay.model.addresses.address import Address, WorkspaceAddress
 from backstay.model.codec import check_body
-from backstay.model.content import Json, ToolCall, ToolResult
-from backstay.model.failure_reasons import reason_of
+from backstay.model.content import Attachment, Json, ToolCall, ToolResult
+from backstay.model.failure_reasons import raised_by, reason_of
 from backstay.model.history.projection import readable
 from backstay.model.ids import SessionId, TurnId, WindowId
+from backstay.model.limits import READ_LIMIT
 from backstay.model.message import Message
 from backstay.model.search.results import SearchPage
-from backstay.model.turn import Approval, OpenTurn, Steering, ToolCallRecord
+from backstay.model.turn import Approval, OpenTurn, Steering
 from backstay.runtime.async_store import AsyncStore
+from backstay.runtime.attachments.attachment_reader import AttachmentReader
+from backstay.runtime.attachments.tool_files import ToolFiles
 from backstay.runtime.events.notifier import Notifier
 from backstay.runtime.turns.agent_log import log_tool_error
-from backstay.runtime.turns.ledger import AbandonedCalls, Ledger, OwnCall, RequestedCall
+from backstay.runtime.turns.ledger import AbandonedCalls, Ledger, LedgerEntry, OwnCall, RequestedCall
 from backstay.runtime.turns.recorder import Recorder, TurnOver
 from backstay.runtime.turns.tool_runner import ToolRunner
 from backstay.store import Store, commands
@@ -43,6 +46,7 @@ class LiveTurn:
         self._tool_runner, self._ledger, self._abandoned_calls = tool_runner, Ledger(), AbandonedCalls()
         self._opened: OpenTurn = recorder.opened
         self._calls = 0
+        self._recorded: list[ToolCall | ToolResult] = []
         self._callers: set[asyncio.Task[object] | None] = set()
         self._children: set[asyncio.Task[object]] = set()
         self._history: tuple[Message, ...] = ()
@@ -76,6 +80,11 @@ class LiveTurn:
         return self._recorder.opened.input
 
     @property
+    def history(self) -> tuple[Message, ...]:
+        """The history as it is stored."""
+        return self._history
+
+    @property
     def messages(self) -> tuple[Message, ...]:
         """The history, which was loaded before the agent started: the property does no I/O."""
         if self._messages is None:
@@ -83,8 +92,12 @@ class LiveTurn:
         return self._messages
 
     @property
-    def said(self) -> tuple[Message, ...]:
+    def earlier_output(self) -> tuple[Message, ...]:
         return self._earlier_output
+
+    @property
+    def pending_calls(self) -> tuple[ToolCall, ...]:
+        return self._ledger.pending()
 
     @property
     def window(self) -> WindowId:
@@ -106,8 +119,14 @@ class LiveTurn:
     async def search(self, text: str, *, limit: int = 5) -> SearchPage:
         return await self._store.call(Store.search, text, owner=self.owner, limit=limit)
 
+    async def read(self, attachment: Attachment, *, limit: int = READ_LIMIT) -> bytes:
+        return await AttachmentReader(self._store, self.owner).read(attachment, limit)
+
+    def read_pieces(self, attachment: Attachment) -> AsyncIterator[bytes]:
+        return AttachmentReader(self._store, self.owner).pieces(attachment)
+
     async def wait_for_calls(self, seconds: float) -> int:
-        """Wait, at most so long, until no task is inside `call` and no async tool runs.
+        """Wait, at most this long, until no task is inside `call` and no async tool runs.
 
         Returns:
             How many async tools still run, although they were cancelled.
@@ -118,18 +137,21 @@ class LiveTurn:
         return len(self._children)
 
     async def call(
-        self, tool: Tool, arguments: Mapping[str, Json], *, run_again: bool = False
-    ) -> Any:  # Any: the JSON that the tool returns
+        self, tool: Tool, arguments: Mapping[str, Json], *, run_again: bool = False, id: str | None = None
+    ) -> Json:
         # A call may come from a task that the agent started: the end of the turn waits for it as well.
         task = asyncio.current_task()
         self._callers.add(task)
         try:
-            return await self._call(tool, self._checked_copy(tool, arguments), run_again=run_again)
+            return await self._call(tool, self._checked_copy(tool, arguments), run_again=run_again, id=id)
         finally:
             self._callers.discard(task)
 
-    async def _call(self, tool: Tool, arguments: dict[str, Json], *, run_again: bool) -> Any:  # Any: JSON
-        wanted = RequestedCall.of(tool, arguments)
+    def recorded(self, ids: Collection[str]) -> tuple[ToolCall | ToolResult, ...]:
+        return tuple(body for body in self._recorded if body.id in ids)
+
+    async def _call(self, tool: Tool, arguments: dict[str, Json], *, run_again: bool, id: str | None) -> Json:
+        wanted = RequestedCall(tool, arguments)
         # The order decides what never runs twice: first a stored result, then an abandoned call of this turn, then a
         # repetition that is allowed. Only then is it a new call.
         result = self._ledger.take_result(wanted)
@@ -138,7 +160,7 @@ class LiveTurn:
         own = self._abandoned_calls.take(wanted, idempotent=tool.idempotent)
         if own is None:
             earlier = await self._find_earlier(tool, wanted, run_again=run_again)
-            own = self._record_call(tool, arguments, wanted, earlier)
+            own = self._record_call(tool, arguments, earlier, id)
         self._ledger.drop(own.call.id)
         if own.result is not None:
             return _replay(tool, own.result)
@@ -152,35 +174,38 @@ class LiveTurn:
             self._abandoned_calls.add(own)
             raise
 
-    async def _find_earlier(self, tool: Tool, wanted: RequestedCall, *, run_again: bool) -> ToolCallRecord | None:
+    async def _find_earlier(self, tool: Tool, wanted: RequestedCall, *, run_again: bool) -> LedgerEntry | None:
         """The earlier call that this one repeats, or None.
 
         Raises:
-            MayHaveRun: an equal call may have run, and neither a person nor `run_again` allows another one.
+            MayHaveRun: An equal call may have run, and neither a person nor `run_again` allows another one.
         """
         earlier = self._ledger.take_repeatable(wanted, idempotent=tool.idempotent)
-        if earlier is None and self._ledger.doubts(wanted):
+        if earlier is None and self._ledger.may_have_run(wanted):
             # A person may have decided since the turn began, in any process: read the ledger again.
             root = self._recorder.opened.root
             self._ledger.update(await self._store.run(commands.ledger(root, owner=self.owner)))
             earlier = self._ledger.take_repeatable(wanted, idempotent=tool.idempotent)
-        in_doubt = self._ledger.doubts(wanted) or self._abandoned_calls.doubts(wanted)
+        in_doubt = self._ledger.may_have_run(wanted) or self._abandoned_calls.may_have_run(wanted)
         if earlier is None and in_doubt and not run_again:
-            raise MayHaveRun(f"{tool.name} was cut off before its result was known; it is not known whether it ran")
+            raise MayHaveRun(f"{tool.name} was interrupted before it returned a result, and may have run")
         return earlier
 
     def _record_call(
-        self, tool: Tool, arguments: dict[str, Json], wanted: RequestedCall, earlier: ToolCallRecord | None
+        self, tool: Tool, arguments: dict[str, Json], earlier: LedgerEntry | None, id: str | None
     ) -> OwnCall:
         """Record the intent to call. It is durable once the recorder has the call's key."""
         self._calls += 1
-        call = ToolCall(
-            f"ledger-{self._calls}", tool.name, arguments, approval=tool.approval, idempotent=tool.idempotent
-        )
-        self._recorder.record_intent(call, None if earlier is None else earlier.ordinal)
-        return OwnCall(call, wanted)
+        if earlier is not None and earlier.made is not None:
+            # A repetition has the arguments of the first call, letter for letter: decision and key are bound to them.
+            arguments = dict(earlier.made.arguments)
+        call_id = id or f"ledger-{self._calls}"
+        call = ToolCall(call_id, tool.name, arguments, approval=tool.approval, idempotent=tool.idempotent)
+        self._recorder.record_intent(call, None if earlier is None else earlier.call.ordinal)
+        self._recorded.append(call)
+        return OwnCall(call)
 
-    async def _run_call(self, tool: Tool, own: OwnCall) -> Any:  # Any: the JSON that the tool returns
+    async def _run_call(self, tool: Tool, own: OwnCall) -> Json:
         """Wait until the call is durable and approved, then run its tool."""
         # The intent is durable before the tool starts: after a crash the ledger shows that the tool may have run.
         key = await self._recorder.key_of(own.call.id)
@@ -198,20 +223,25 @@ class LiveTurn:
         call = check_body(ToolCall("call", tool.name, dict(arguments)), self._store.limits)
         return dict(call.arguments) if isinstance(call, ToolCall) else {}
 
-    async def _run_tool(self, tool: Tool, own: OwnCall, key: str) -> Any:  # Any: the JSON that the tool returns
+    async def _run_tool(self, tool: Tool, own: OwnCall, key: str) -> Json:
         """Run the tool, and store its result durably before the agent sees it."""
         own.started = True
         try:
-            output = await self._until_over(self._tool_runner.run(tool, own.call.arguments, key))
-            await self._store_result(own, ToolResult(own.call.id, output))
+            returned = await self._until_over(self._tool_runner.run(tool, own.call.arguments, key))
+            output, files = await ToolFiles(self._store, self.owner).store(returned)
+            await self._store_result(own, ToolResult(own.call.id, output, files=files))
         except (LeaseLost, StoreError, TurnOver, asyncio.CancelledError):
             # The tool did not fail: its result is unknown, so the call stays in doubt.
             raise
         except Exception as error:
+            raised = raised_by(error)
+            if isinstance(raised, MayHaveRun):
+                # The tool itself does not know: the call stays without a result, and in doubt.
+                raise MayHaveRun(str(raised.args[0])) from error
             log_tool_error(self, tool.name, error)
             reason = reason_of(error, self.id, "it")
             if isinstance(error, Rejected):
-                reason = f"it returned something that is not JSON ({error})"
+                reason = f"it returned a value that is not JSON ({error})"
             await self._store_result(own, ToolResult(own.call.id, reason, error=True))
             failed = ToolFailed(f"{tool.name} failed: {reason}")
             failed.logged = True
@@ -221,6 +251,7 @@ class LiveTurn:
     async def _store_result(self, own: OwnCall, result: ToolResult) -> None:
         # The agent may act on the result only when it is durable: otherwise a crash could make it run the tool again.
         self._recorder.enqueue_nowait(result)
+        self._recorded.append(result)
         own.result = result
         await self._recorder.sync()
 
@@ -258,7 +289,7 @@ class LiveTurn:
             task.exception()  # Retrieved, so that asyncio does not report a tool that raised after its turn had ended.
 
 
-def _replay(tool: Tool, result: ToolResult) -> Any:  # Any: the JSON that the tool returned
+def _replay(tool: Tool, result: ToolResult) -> Json:
     """The result of an earlier call, returned or raised as it was then."""
     if result.error:
         raise ToolFailed(f"{tool.name} failed: {result.output}")

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from backstay.errors import (
@@ -19,11 +19,12 @@ from backstay.errors import (
 )
 from backstay.model.codec import check_body
 from backstay.model.content import BODIES, Body, Text, Thought, ToolCall, Usage
+from backstay.model.event import START
 from backstay.model.ids import WindowId
 from backstay.model.message import NewMessage
 from backstay.model.turn import Checkpointed, Inbox, OpenTurn, Rotated, Steering
 from backstay.runtime.async_store import AsyncStore
-from backstay.runtime.events.notifier import Notifier
+from backstay.runtime.events.notifier import Notifier, Subscription
 from backstay.runtime.timing import Timing
 from backstay.runtime.turns.buffer import Buffer
 from backstay.store import commands
@@ -69,16 +70,16 @@ class Recorder:
     `OpenTurn` that the write returns.
 
     Attributes:
-        opened: the open turn that the last write returned; the next write needs it.
-        has_output: whether the agent has produced any output.
-        usage: the last reported usage.
-        output_bytes: the size of the output so far.
-        cancel_requested: whether a client has asked to cancel the turn.
-        attention: set when the runner must look at the turn again; the runner clears it.
-        over: set when the turn accepts no more output.
-        agent_ended: set by the driver when the agent has no more output.
-        last_activity: when the agent last gave a sign of life, on the loop's clock.
-        waits: greater than 0 while the agent waits for a person or the disk.
+        opened: The open turn that the last write returned; the next write needs it.
+        has_output: Whether the agent has produced any output.
+        usage: The last reported usage.
+        output_bytes: The size of the output so far.
+        cancel_requested: Whether a client has asked to cancel the turn.
+        attention: Set when the runner must look at the turn again; the runner clears it.
+        over: Set when the turn accepts no more output.
+        agent_ended: Set by the driver when the agent has no more output.
+        last_activity: When the agent last gave a sign of life, on the loop's clock.
+        waits: Greater than 0 while the agent waits for a person or the disk.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class Recorder:
         # The first output is stored, and so shown, at once.
         self._nothing_stored = True
         self.agent_ended = False
+        self._seen = START
         # Another process may have taken the session over: the next write will show whether the turn is still ours.
         self._in_doubt = False
 
@@ -134,9 +136,9 @@ class Recorder:
         """Add output without waiting.
 
         Raises:
-            InvalidPayload: the output is not a body, or its content is invalid.
-            TooLarge: it exceeds a limit.
-            TurnOver: the turn has ended.
+            InvalidPayload: The output is not a body, or its content is invalid.
+            TooLarge: It exceeds a limit.
+            TurnOver: The turn has ended.
         """
         if not isinstance(body, BODIES):
             raise InvalidPayload(
@@ -194,7 +196,7 @@ class Recorder:
         """Wait until all output so far is stored; durably, if it contains more than text.
 
         Raises:
-            TurnOver: the turn has ended.
+            TurnOver: The turn has ended.
         """
         if self.over.is_set():
             raise TurnOver(f"{self.opened.id} has ended")
@@ -207,7 +209,7 @@ class Recorder:
         """Open the session's next window within this turn, after all output so far is stored.
 
         Raises:
-            TurnOver: the turn has ended.
+            TurnOver: The turn has ended.
         """
         if self.over.is_set():
             raise TurnOver(f"{self.opened.id} has ended")
@@ -222,43 +224,55 @@ class Recorder:
         """Write until stopped.
 
         Raises:
-            LeaseLost: the turn is no longer ours.
+            LeaseLost: The turn is no longer ours.
         """
+        opened = self.opened
         try:
-            while not self.over.is_set():
-                await self._until_due()
-                # Output before rotations: messages that the agent produced before belong to the old window.
-                if self._buffer.bytes or self._sync_requests:
-                    await self._checkpoint()
-                elif self._rotation_requests:
-                    await self._rotate(self._rotation_requests.pop(0))
-                elif self._in_doubt or self._lease_is_old():
-                    await self._renew()
+            with self._notifier.subscribe(opened.session, opened.owner, changed=self._wake) as subscription:
+                while not self.over.is_set():
+                    await self._until_due(subscription)
+                    if self.over.is_set():
+                        return  # The write that ends the turn follows at once, and takes the rest of the output along.
+                    await self._write_or_read(subscription)
         finally:
             self.stop()
 
-    async def poll_inbox(self) -> None:
-        """Read the inbox whenever another process wrote to the session. Ends by cancellation."""
-        with self._notifier.subscribe(self.opened.session, self.opened.owner) as subscription:
-            seen = subscription.head
-            while True:
-                await subscription.wait_past(seen)
-                seen = subscription.head
-                if seen.fence == self.opened.fence and seen.number <= self.opened.event:
-                    continue  # Our own write; its result contained the inbox.
-                try:
-                    self._apply(await self._store.run(commands.inbox(self.opened)))
-                except (LeaseLost, StoreError):
-                    # Do not decide here: only a write can distinguish a lost lease from a failing read.
-                    self._in_doubt = True
-                    self._wake.set()
+    async def _write_or_read(self, subscription: Subscription) -> None:
+        # Every write returns the inbox: it is read only if nothing is to be written.
+        if not self._due():
+            await self._read_inbox(subscription)
+        # Output before rotations: messages that the agent produced before belong to the old window.
+        elif self._buffer.bytes or self._sync_requests:
+            await self._checkpoint()
+        elif self._rotation_requests:
+            await self._rotate(self._rotation_requests.pop(0))
+        else:
+            await self._renew()
+
+    async def _read_inbox(self, subscription: Subscription) -> None:
+        """Read the inbox after another process wrote to the session."""
+        self._seen = subscription.head
+        try:
+            # A read that hangs must not keep the lease from being renewed.
+            async with asyncio.timeout(self._seconds_until_renewal()):
+                self._apply(await self._store.run(commands.inbox(self.opened)))
+        except (LeaseLost, StoreError, TimeoutError):
+            # Do not decide here: only a write can distinguish a lost lease from a failing read.
+            self._in_doubt = True
+
+    def _has_mail(self, subscription: Subscription) -> bool:
+        """Whether another process wrote to the session. The result of our own write contained the inbox."""
+        head = subscription.head
+        if head.fence == self.opened.fence and head.number <= self.opened.event:
+            self._seen = head
+        return head != self._seen
 
     def stop(self) -> None:
         """Stop writing; the caller writes the rest of the buffer.
 
         Tasks that wait in `sync` get `TurnOver`; those that wait for a rotation are cancelled.
         """
-        # First refuse new requests, then answer the old ones: a task in `sync` would otherwise wait for ever.
+        # First refuse new requests, then answer the old ones: a task in `sync` would otherwise wait forever.
         self.over.set()
         self._wake.set()
         self._room.set()
@@ -276,8 +290,8 @@ class Recorder:
         error.
 
         Raises:
-            StoreUnavailable: no write succeeded before the lease ends.
-            BackstayError: the write failed in a way that a retry does not repair.
+            StoreUnavailable: No write succeeded before the lease ends.
+            BackstayError: The write failed in a way that a retry does not repair.
         """
         damaged = 0
         while True:
@@ -316,15 +330,14 @@ class Recorder:
 
     # --- within -----------------------------------------------------------------------------------------------------
 
-    async def _until_due(self) -> None:
-        """Wait until a write is due: enough output, output that is old enough, a request, or an old lease."""
-        while not self.over.is_set() and not self._due():
+    async def _until_due(self, subscription: Subscription) -> None:
+        """Wait until a write is due (enough output, old output, a request, an old lease), or the inbox changed."""
+        while not self.over.is_set() and not self._due() and not self._has_mail(subscription):
             # No wake-up is lost: there is no `await` between the check and this line.
             self._wake.clear()
-            try:
-                await asyncio.wait_for(self._wake.wait(), self._seconds_until_due())
-            except TimeoutError:
-                continue  # Check again: the deadline may have moved.
+            with suppress(TimeoutError):  # Check again: the deadline may have moved.
+                async with asyncio.timeout(self._seconds_until_due()):
+                    await self._wake.wait()
 
     def _due(self) -> bool:
         if self._sync_requests or self._rotation_requests or self._in_doubt or self._lease_is_old():
@@ -336,10 +349,13 @@ class Recorder:
         return self._nothing_stored or full or self._age(self._oldest) >= self._timing.flush
 
     def _seconds_until_due(self) -> float:
-        renewal = self._lease_seconds / 3 - self._age(self._last_write)
+        renewal = self._seconds_until_renewal()
         waiting = self._buffer.bytes and not self.agent_ended
         flush = self._timing.flush - self._age(self._oldest) if waiting else renewal
         return max(0.001, min(renewal, flush))
+
+    def _seconds_until_renewal(self) -> float:
+        return self._lease_seconds / 3 - self._age(self._last_write)
 
     def _age(self, moment: float) -> float:
         return asyncio.get_running_loop().time() - moment

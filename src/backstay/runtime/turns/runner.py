@@ -6,20 +6,33 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
 from backstay.agents.adapters import Maker
-from backstay.errors import BackstayError, LeaseLost, Rejected, StoreError
-from backstay.model.failure_reasons import own_words, reason_of
+from backstay.agents.agent_traceback import agent_traceback
+from backstay.errors import AgentTimedOut, BackstayError, LeaseLost, Rejected, StoreError
+from backstay.model.content import Custom
+from backstay.model.failure_reasons import code_of, failure_of, own_words, raised_by, with_traceback
+from backstay.model.history.projection import refusal_mark
 from backstay.model.ids import TurnId
-from backstay.model.turn import COMPACTOR, Cancelled, Completed, Failed, Finished, Interrupted, OpenTurn, Outcome
+from backstay.model.turn import (
+    COMPACTOR,
+    REFUSALS,
+    Cancelled,
+    Completed,
+    Failed,
+    Finished,
+    Interrupted,
+    OpenTurn,
+    Outcome,
+)
 from backstay.runtime.async_store import AsyncStore
 from backstay.runtime.compaction.compactor import Compactor
 from backstay.runtime.events.notifier import Notifier
-from backstay.runtime.served_agents import ServedAgents
 from backstay.runtime.timing import Timing
 from backstay.runtime.turns.agent_driver import AgentDriver
 from backstay.runtime.turns.agent_log import log_agent_error
 from backstay.runtime.turns.agent_pool import Pool, close_agent
 from backstay.runtime.turns.live_turn import LiveTurn
 from backstay.runtime.turns.recorder import Recorder
+from backstay.runtime.turns.served_agents import ServedAgents
 from backstay.runtime.turns.tool_runner import ToolRunner
 from backstay.store import commands
 
@@ -42,8 +55,9 @@ class Runner:
         timing: Timing,
         lease_seconds: float,
         follows_on: bool = True,
+        debug: bool = False,
     ) -> None:
-        self._follows_on = follows_on
+        self._follows_on, self._debug = follows_on, debug
         self._store, self._notifier, self._agents = store, notifier, agents
         self._timing, self._lease_seconds = timing, lease_seconds
         self._tool_runner = ToolRunner()
@@ -114,10 +128,9 @@ class Runner:
             on_store_replaced=lambda: self.settle(opened.id, None),
         )
         turn = LiveTurn(recorder, self._store, self._notifier, self._tool_runner)
-        # Three tasks, and this one owns them. Writing is a task of its own: cancelling the agent or this task does not
-        # interrupt a write. The inbox is one because a cancel request must arrive while the agent computes silently.
+        # Two tasks, and this one owns them. Writing is a task of its own: cancelling the agent or this task does not
+        # interrupt a write. It also reads the inbox: a cancel request must arrive while the agent computes silently.
         writer_task = asyncio.create_task(recorder.run(), name=f"recorder of {opened.id}")
-        inbox_task = asyncio.create_task(recorder.poll_inbox(), name=f"inbox of {opened.id}")
         agent_task = asyncio.create_task(self._driver.drive(turn, recorder), name=f"agent of {opened.id}")
         agent_task.add_done_callback(lambda task: log_agent_error(opened, task))
         for task in (agent_task, writer_task):
@@ -129,27 +142,27 @@ class Runner:
             if outcome is None:
                 # Another process has ended the turn. Its outcome is in the store; the agent may take long to stop.
                 self.settle(opened.id, None)
-            # The order matters. First stop the agent and the inbox reader, then the recorder: nothing is added to the
-            # buffer after the last write took it.
+            # The order matters. First stop the agent, then the recorder: nothing is added to the buffer after the last
+            # write took it.
             await self._stop_task(agent_task)
-            await self._stop_task(inbox_task)
             recorder.stop()
             abandoned = await turn.wait_for_calls(self._timing.grace)
             self._tool_runner.abandoned += abandoned
             refused = await self._last_write(writer_task)
             if refused is not None and isinstance(outcome, Completed):
-                outcome = self._outcome_of_recorder(writer_task)
+                outcome = self._outcome_of_recorder(recorder, writer_task)
             # With a lost lease nothing is written: the process that took the session over ends the turn.
             if outcome is not None and not isinstance(refused, LeaseLost):
                 finished = await self._finish(turn, recorder, outcome)
         finally:
-            # After a second cancellation of this task some of the three may still run. A recorder without an owner
-            # would renew the lease for ever, and no other process could take the session over.
+            # After a second cancellation of this task one of the two may still run. A recorder without an owner would
+            # renew the lease forever, and no other process could take the session over.
             recorder.stop()
             self._recorders.discard(recorder)
-            for task in (writer_task, inbox_task):
-                task.cancel()
-                task.add_done_callback(_consume_exception)
+            writer_task.cancel()
+            writer_task.add_done_callback(_consume_exception)
+            if finished is not None:
+                self._driver.remember(opened, finished)
             self._return_agent(opened, finished, stubborn=not agent_task.done())
             self._store.observer.ended(opened, None if finished is None else finished.turn.outcome)
             self.settle(opened.id, None if finished is None else finished.turn.outcome)
@@ -179,7 +192,8 @@ class Runner:
                 "outcome of a turn could not be determined",
                 extra={"session": recorder.opened.session, "turn": recorder.opened.id},
             )
-            return Failed(f"Backstay itself failed (turn {recorder.opened.id}; the log has the traceback)")
+            reason = f"Backstay itself failed (turn {recorder.opened.id}; the log has the traceback)"
+            return Failed(reason, code="internal_error")
 
     async def _wait_for_outcome(
         self, recorder: Recorder, writer_task: "asyncio.Task[None]", agent_task: "asyncio.Task[str]"
@@ -190,7 +204,7 @@ class Runner:
         while True:
             # The recorder first: if the output cannot be stored, the agent's own outcome does not count.
             if writer_task.done():
-                return self._outcome_of_recorder(writer_task)
+                return self._outcome_of_recorder(recorder, writer_task)
             if agent_task.done():
                 return self._outcome_of_agent(agent_task, recorder)
             if recorder.cancel_requested:
@@ -217,16 +231,18 @@ class Runner:
         if error is None:
             return Completed(agent_task.result())
         who = "the summariser" if recorder.opened.agent == COMPACTOR else "the agent"
-        return Failed(reason_of(error, recorder.opened.id, who))
+        failed = failure_of(error, recorder.opened.id, who)
+        shown = self._debug and failed.code == "agent_raised"
+        return with_traceback(failed, agent_traceback(raised_by(error))) if shown else failed
 
-    def _outcome_of_recorder(self, writer_task: "asyncio.Task[None]") -> Outcome | None:
+    def _outcome_of_recorder(self, recorder: Recorder, writer_task: "asyncio.Task[None]") -> Outcome | None:
         """The outcome after the recorder has ended: invalid output, or a failing store.
 
         None if the turn is no longer ours.
         """
         match None if writer_task.cancelled() else writer_task.exception():
             case Rejected() as error:
-                return Failed(own_words(error))
+                return failure_of(error, recorder.opened.id)
             case StoreError() as error:
                 return Interrupted(f"the store failed: {own_words(error)}")
             case _:
@@ -237,10 +253,10 @@ class Runner:
         if over is not None and now >= over:
             return Interrupted("the program was closed")
         if self._timing.turn_timeout is not None and now - began >= self._timing.turn_timeout:
-            return Failed(f"the agent took longer than {self._timing.turn_timeout:g} s")
+            return _timed_out(f"the agent took longer than {self._timing.turn_timeout:g} s")
         step = None if recorder.waits else self._timing.silence_timeout
         if step is not None and now - recorder.last_activity >= step:
-            return Failed(f"the agent said nothing for {step:g} s")
+            return _timed_out(f"the agent sent nothing for {step:g} s")
         return None
 
     def _seconds_until_due(self, recorder: Recorder, began: float, over: float | None) -> float | None:
@@ -306,7 +322,7 @@ class Runner:
 
         If that is invalid, the turn fails, with the valid part of the output.
         """
-        bodies, run = recorder.take_unwritten(), self._store.run
+        bodies, run = [*recorder.take_unwritten(), *_mark_of(recorder.opened, outcome)], self._store.run
         try:
             return await recorder.retry_while_leased(
                 lambda: run(commands.finish(recorder.opened, outcome, bodies=bodies, agents=agents, compact=compact))
@@ -315,7 +331,7 @@ class Runner:
             raise
         except BackstayError as error:
             # A rejected write stored nothing: store the valid part first, then the outcome.
-            failed = Failed(own_words(error))
+            failed = failure_of(error, recorder.opened.id)
             await recorder.store_valid_bodies(bodies)
             return await recorder.retry_while_leased(
                 lambda: run(commands.finish(recorder.opened, failed, agents=agents))
@@ -330,6 +346,19 @@ class Runner:
         except Exception:
             log.warning("size of a session could not be determined", extra={"session": turn.session}, exc_info=True)
             return False
+
+
+def _timed_out(reason: str) -> Failed:
+    return Failed(reason, code=code_of(AgentTimedOut), hint=AgentTimedOut.hint)
+
+
+def _mark_of(turn: OpenTurn, outcome: Outcome) -> list[Custom]:
+    """The mark of a refused turn, which keeps its messages from the agents; none for other turns."""
+    match outcome:
+        case Failed(code=code) if code in REFUSALS and turn.agent != COMPACTOR:
+            return [refusal_mark(code)]
+        case _:
+            return []
 
 
 def _consume_exception(task: "asyncio.Task[object]") -> None:

@@ -3,12 +3,11 @@
 import asyncio
 import contextvars
 import inspect
-import threading
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
 from backstay.agents.tools import Tool
 from backstay.concurrency.background_thread import BackgroundThread
+from backstay.concurrency.ctrl_c import is_ctrl_c
 from backstay.model.content import Json
 from backstay.model.failure_reasons import Exited
 
@@ -27,7 +26,7 @@ class ToolRunner:
     def __init__(self) -> None:
         self.abandoned = 0
 
-    async def run(self, tool: Tool, arguments: Mapping[str, Json], key: str) -> Any:  # Any: what the tool returns
+    async def run(self, tool: Tool, arguments: Mapping[str, Json], key: str) -> object:
         """Run a tool's function in the turn's context: on the event loop if it is async, otherwise on a thread."""
         task = asyncio.current_task()
         try:
@@ -43,12 +42,12 @@ class ToolRunner:
                 raise
             raise ToolExited from error
 
-    async def _on_a_thread(self, work: Callable[[], Any]) -> Any:  # Any: what the tool returns
+    async def _on_a_thread(self, work: Callable[[], object]) -> object:
         loop = asyncio.get_running_loop()
-        result: asyncio.Future[Any] = loop.create_future()  # Any: what the tool returns
+        result: asyncio.Future[object] = loop.create_future()
         context = contextvars.copy_context()
 
-        def settle(value: Any, error: ToolExited | None) -> None:  # Any: what the tool returns
+        def settle(value: object, error: ToolExited | None) -> None:
             if result.done():
                 if inspect.iscoroutine(value):
                     value.close()
@@ -92,7 +91,7 @@ def _came_from_outside(error: BaseException, task: "asyncio.Task[object] | None"
         case GeneratorExit():
             return not _runs(task)  # The event loop is gone, and its coroutines are discarded.
         case KeyboardInterrupt():
-            return threading.current_thread() is threading.main_thread()
+            return is_ctrl_c(error)
         case _:
             return False
 

@@ -1,11 +1,13 @@
 """The gate: the checks that every request passes before its path and body are looked at.
 
-The order matters. Unknown hosts and foreign origins are rejected before any cookie is read, so that a page of another
-site cannot use the cookie of its visitor, even if its host name resolves to this server (DNS rebinding).
+The order matters. Unknown hosts and foreign origins are rejected before any cookie is read. So a page of another site
+cannot use the cookie of its visitor, even if its host name resolves to this server (DNS rebinding).
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
+from uuid import uuid4
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
@@ -23,6 +25,7 @@ from backstay.server.telemetry.tracing import Tracer
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 HEALTH = frozenset({"/healthz", "/readyz"})
 SIGN_IN = frozenset({"/login", "/api/login"})
+_HOST = re.compile(r"(?P<name>\[[^\[\]@/]*\]|[^\[\]:@/]*)(?::[0-9]*)?", re.ASCII)
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 CSP = (
@@ -37,7 +40,11 @@ SECURITY_HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "x-frame-options": "DENY",
 }
+# Unless the response says otherwise, no cache keeps it.
+NOT_STORED = {"cache-control": "no-store"}
 HSTS = {"strict-transport-security": "max-age=31536000"}
+
+EncodedHeaders = tuple[tuple[bytes, bytes], ...]
 
 
 # Whether this method and path need no authentication.
@@ -50,14 +57,16 @@ class Gate:
     def __init__(self, app: ASGIApp, service: ServerState, public: IsPublic, tracer: Tracer) -> None:
         self._app, self._service, self._public, self._tracer = app, service, public, tracer
         self._hosts = allowed_hosts(service.settings)
-        self._always = SECURITY_HEADERS | (HSTS if service.settings.https else {})
+        self._always = _encoded(SECURITY_HEADERS | NOT_STORED | (HSTS if service.settings.https else {}))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        seen = _Seen(send, self._always | shared_with(headers, self._service.settings.allowed_origins))
+        scope["request_id"] = f"req_{uuid4().hex}"
+        shared = shared_with(headers, self._service.settings.allowed_origins)
+        seen = _Seen(send, self._always, _encoded({"x-request-id": scope["request_id"]} | shared))
         began = asyncio.get_running_loop().time()
         with self._tracer.request(scope):
             try:
@@ -81,7 +90,7 @@ class Gate:
             self._service.rates.take(f"preflight from {(scope.get('client') or ('unknown', 0))[0]}")
             return None
         client = (scope.get("client") or ("unknown", 0))[0]
-        caller, why = await self._caller(headers)
+        caller, expiry = await self._caller(headers)
         if caller is None:
             # A flood of one kind from an address leaves the other kinds alone: guessed tokens do not stop health checks
             # or sign-ins, not even where a proxy that is not trusted gives everyone the same address.
@@ -89,7 +98,7 @@ class Gate:
             self._service.rates.take(f"{_kind(scope, public=public)} from {client}")
             if public:
                 return None
-            raise why
+            raise unauthenticated() if expiry is None else expired(expiry)
         # Per owner, not per token: more tokens do not buy more requests.
         self._service.rates.take(f"owner {caller.owner}")
         self._check_forgery(scope, headers, caller)
@@ -97,13 +106,15 @@ class Gate:
             raise read_only()
         return caller
 
-    async def _caller(self, headers: Headers) -> tuple[Caller | None, Refused]:
-        """The authenticated caller, or None; and the error to raise if the path requires authentication."""
+    async def _caller(self, headers: Headers) -> tuple[Caller | None, TokenExpired | None]:
+        """The authenticated caller, or None; and the error of an expired token."""
+        authorization = headers.get("authorization")
+        # A header takes precedence, so the cookies are parsed only without one.
+        sent = cookies(headers) if authorization is None else {}
         try:
-            caller = await self._service.authenticator.caller(headers.get("authorization"), cookies(headers))
+            return await self._service.authenticator.caller(authorization, sent), None
         except TokenExpired as error:
-            return None, expired(error)
-        return caller, unauthenticated()
+            return None, error
 
     def _check_host(self, headers: Headers) -> str:
         """Return the request's host.
@@ -126,8 +137,11 @@ class Gate:
         """Reject a request with an Origin header that is neither our own origin nor one of `allowed_origins`."""
         for origin in headers.getlist("origin"):
             # Browsers leave out default ports in the origin; proxies may add them to the host.
-            ours = origin.lower() in (f"http://{host.removesuffix(':80')}", f"https://{host.removesuffix(':443')}")
-            if not ours and origin not in self._service.settings.allowed_origins:
+            same_origin = origin.lower() in (
+                f"http://{host.removesuffix(':80')}",
+                f"https://{host.removesuffix(':443')}",
+            )
+            if not same_origin and origin not in self._service.settings.allowed_origins:
                 raise forbidden(
                     "requests from that origin are not allowed",
                     "Add the origin to allowed_origins, or use the web UI of this server.",
@@ -165,6 +179,7 @@ class Gate:
                 "status": seen.status,
                 "ms": round(seconds * 1000, 1),
                 "owner": None if caller is None else caller.owner,
+                "request": scope["request_id"],
             },
         )
 
@@ -172,8 +187,8 @@ class Gate:
 class _Seen:
     """Adds headers to the response, and records its status and whether it is an event stream."""
 
-    def __init__(self, send: Send, headers: Mapping[str, str]) -> None:
-        self._send, self._headers = send, headers
+    def __init__(self, send: Send, always: EncodedHeaders, own: EncodedHeaders) -> None:
+        self._send, self._always, self._own = send, always, own
         self.status = 0
         self.streams = False
 
@@ -182,12 +197,17 @@ class _Seen:
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
             self.streams = headers.get("content-type", "").startswith("text/event-stream")
-            for name, value in self._headers.items():
-                headers.setdefault(name, value)
-            if "vary" in self._headers:
-                headers.add_vary_header(self._headers["vary"])
-            headers.setdefault("cache-control", "no-store")
+            present = {name for name, _ in headers.raw}
+            for pair in (*self._own, *self._always):
+                if pair[0] not in present:
+                    headers.raw.append(pair)
+                elif pair[0] == b"vary":
+                    headers.add_vary_header(pair[1].decode("latin-1"))
         await self._send(message)
+
+
+def _encoded(headers: Mapping[str, str]) -> EncodedHeaders:
+    return tuple((name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items())
 
 
 def _kind(scope: Scope, *, public: bool) -> str:
@@ -211,6 +231,6 @@ def cookies(headers: Headers) -> dict[str, str]:
 
 
 def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0]
+    """The host name; empty if this is not a host name with an optional port, so that no part of it is ignored."""
+    found = _HOST.fullmatch(host)
+    return found["name"] if found is not None else ""

@@ -1,6 +1,6 @@
 """A call: one request as its handler sees it, and the handler's answer."""
 
-from typing import Any, BinaryIO, Generic, TypeVar
+from typing import BinaryIO, Generic, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -25,7 +25,7 @@ class NoInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class ApiResponse(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of a handler: a `value` to encode as JSON, raw `content`, or an ASGI `app` that sends the response."""
 
-    value: Any = None  # Any: the type that the operation declares
+    value: object = None
     status: int | None = None
     headers: dict[str, str] = {}
     content: bytes | None = None
@@ -106,9 +106,6 @@ class ApiRequest(Generic[B, Q]):
     def named(self, what: str) -> str:
         """The value of a path parameter."""
         return str(self.request.path_params[what])
-
-
-AnyCall = ApiRequest[Any, Any]  # Any: the body and query types of any operation
 
 
 def etag(revision: int) -> str:

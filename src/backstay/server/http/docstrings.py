@@ -27,7 +27,7 @@ def parse(doc: str | None) -> Docstring:
     """Take a docstring apart.
 
     Args:
-        doc: the docstring, indented as in the source or not.
+        doc: The docstring, indented as in the source or not.
     """
     clean = inspect.cleandoc(doc or "")
     prose = _SECTION.sub("", clean)

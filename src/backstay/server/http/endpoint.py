@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from backstay.errors import BackstayError
-from backstay.server.http.api_request import AnyCall, ApiRequest, ApiResponse, NoInput
+from backstay.server.http.api_request import ApiRequest, ApiResponse, NoInput
 from backstay.server.http.operation import OCTETS, AnyOperation
 from backstay.server.http.problems import UNFORESEEN, Refused, cut_off, invalid, malformed, too_large
 from backstay.server.server_state import ServerState
@@ -62,7 +62,7 @@ class Endpoint:
         if operation.document is not None:
             return response_of(operation, await self._run_with_document(operation, request, query))
         body = await self._body(operation, request)
-        call: AnyCall = ApiRequest(request, self._service, body, query)
+        call: ApiRequest[object, object] = ApiRequest(request, self._service, body, query)
         return response_of(operation, await operation.run(call))
 
     async def _run_with_document(self, operation: AnyOperation, request: Request, query: object) -> ApiResponse:
@@ -79,7 +79,8 @@ class Endpoint:
         wanted = "application/octet-stream" if operation.body is OCTETS else "application/json"
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         settings = self._service.settings
-        content = await read_body(request, settings.body_bytes, settings.body_seconds)
+        limit = max(settings.body_bytes, settings.file_body_bytes) if operation.files else settings.body_bytes
+        content = await read_body(request, limit, settings.body_seconds)
         if media_type != wanted and (content or media_type):
             raise Refused(
                 415, "media_type", f"unsupported content type {media_type[:80]!r}", hint=f"Send Content-Type: {wanted}."

@@ -1,7 +1,7 @@
 """The OpenAPI document, generated from the declarations that the server serves."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -13,7 +13,10 @@ from backstay.server.http.operation import OCTETS, AnyOperation
 from backstay.server.http.problems import MEDIA_TYPE, Problem
 
 _TEMPLATE = "#/components/schemas/{name}"
-_PARAMETER = re.compile(r"\{(\w+)\}")
+_PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
+# A parameter that may contain slashes, as the router spells it.
+_PATTERN = re.compile(r"\{(\w+):\w+\}")
+_STREAM = "text/event-stream"
 
 # Statuses that any operation may return: malformed or too large head, failed authentication, wrong host or origin,
 # invalid parameters, rate limit, store unavailable.
@@ -24,12 +27,37 @@ WITH_BODY = (408, 413, 415, 422, 507)
 Schema = dict[str, Any]
 
 
-def document(operations: Sequence[AnyOperation]) -> Schema:
-    """The document with all operations and the types they use."""
-    schemas, components = _schemas(operations)
+class ErrorFormat(msgspec.Struct, frozen=True, kw_only=True):
+    """The format of the errors of one API: the type of the body, and statuses that this API replaces by others."""
+
+    body: type
+    media_type: str
+    statuses: dict[int, int] = {}
+
+
+class DocumentedApi(msgspec.Struct, frozen=True, kw_only=True):
+    """The operations of one API, and the format of its errors."""
+
+    operations: tuple[AnyOperation, ...]
+    errors: ErrorFormat
+
+
+PROBLEMS = ErrorFormat(body=Problem, media_type=MEDIA_TYPE)
+
+
+def document(apis: Sequence[DocumentedApi], pages: Schema | None = None) -> Schema:
+    """The document with all operations and the types they use; `pages` are paths that are not operations."""
+    schemas, components = _schemas(apis)
     paths: dict[str, Schema] = {}
-    for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schemas)
+    for api in apis:
+        for operation in api.operations:
+            described = _operation(operation, schemas, api.errors)
+            paths.setdefault(_PATTERN.sub(r"{\1}", operation.path), {})[operation.method.lower()] = described
+    whole: Schema = _with_plain_tuples(_head(paths | (pages or {}), components))
+    return whole
+
+
+def _head(paths: Schema, components: Schema) -> Schema:
     return {
         "openapi": "3.1.0",
         "info": {
@@ -49,15 +77,33 @@ def document(operations: Sequence[AnyOperation]) -> Schema:
     }
 
 
-def _schemas(operations: Iterable[AnyOperation]) -> tuple[dict[object, Schema], dict[str, Schema]]:
-    """The schema of every body, query and response type, and the components they refer to."""
+def _with_plain_tuples(value: Any) -> Any:  # Any: any JSON
+    """Describe a tuple as an array of its length: many generators do not know `prefixItems`, nor `items: false`."""
+    if isinstance(value, list):
+        return [_with_plain_tuples(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    plain = {name: _with_plain_tuples(one) for name, one in value.items()}
+    kinds = plain.pop("prefixItems", None)
+    if kinds is not None:
+        different = [kind for place, kind in enumerate(kinds) if kind not in kinds[:place]]
+        plain["items"] = different[0] if len(different) == 1 else {"anyOf": different}
+    if "enum" in plain and len(plain["enum"]) == 1:
+        # A tag: one value is a constant, which generators do not make a named enumeration of.
+        plain = {"type": "string", "const": plain.pop("enum")[0]} | plain
+    return plain
+
+
+def _schemas(apis: Sequence[DocumentedApi]) -> tuple[dict[object, Schema], dict[str, Schema]]:
+    """The schema of every body, query, frame and response type, and the components they refer to."""
     kinds = {
         kind
-        for operation in operations
-        for kind in (operation.body, operation.document, operation.query, operation.answer)
-        if kind not in (None, NoInput, OCTETS, str)
+        for api in apis
+        for operation in api.operations
+        for kind in (operation.body, operation.document, operation.query, operation.answer, *operation.frames)
+        if kind is not None and kind not in (NoInput, OCTETS, str)
     }
-    known = sorted(kinds | {Problem}, key=lambda kind: str(kind.__name__))
+    known = sorted(kinds | {api.errors.body for api in apis}, key=lambda kind: kind.__name__)
     found, components = msgspec.json.schema_components(known, ref_template=_TEMPLATE)
     for component in components.values():
         _describe_fields(component)
@@ -78,13 +124,13 @@ def _describe_fields(component: Schema) -> None:
                 field.setdefault("description", text)
 
 
-def _operation(operation: AnyOperation, schemas: dict[object, Schema]) -> Schema:
+def _operation(operation: AnyOperation, schemas: dict[object, Schema], errors: ErrorFormat) -> Schema:
     described: Schema = {
         "operationId": operation.name,
         "summary": operation.summary,
         "tags": [operation.noun],
         "parameters": [*_path_parameters(operation), *_query_parameters(operation), *_headers(operation)],
-        "responses": _responses(operation, schemas),
+        "responses": _responses(operation, schemas, errors),
     }
     if operation.takes_body:
         described["requestBody"] = _body(operation, schemas)
@@ -138,7 +184,7 @@ def _headers(operation: AnyOperation) -> list[Schema]:
     if operation.revision:
         about = "The ETag of the revision that was read. If the session has changed since, the answer is 412."
         described.append(_header("If-Match", about, {"type": "string", "pattern": r'^(\*|"[0-9]{1,18}")$'}))
-    if operation.media_type == "text/event-stream":
+    if operation.media_type == _STREAM:
         described.append(_header("Last-Event-ID", "The id of the last received event.", {"type": "string"}))
     return described
 
@@ -147,12 +193,11 @@ def _header(name: str, about: str, schema: Schema) -> Schema:
     return {"name": name, "in": "header", "required": False, "description": about, "schema": schema}
 
 
-def _responses(operation: AnyOperation, schemas: dict[object, Schema]) -> Schema:
+def _responses(operation: AnyOperation, schemas: dict[object, Schema], errors: ErrorFormat) -> Schema:
     described = {str(status): _success(operation, status, schemas) for status in (operation.status, *operation.also)}
-    for status in sorted(statuses_of(operation)):
-        described.setdefault(
-            str(status), {"description": "See `hint`.", "content": {MEDIA_TYPE: {"schema": schemas[Problem]}}}
-        )
+    failed = {"description": "The error.", "content": {errors.media_type: {"schema": schemas[errors.body]}}}
+    for status in sorted({errors.statuses.get(status, status) for status in statuses_of(operation)}):
+        described.setdefault(str(status), failed)
     return described
 
 
@@ -173,9 +218,14 @@ def statuses_of(operation: AnyOperation) -> set[int]:
 def _success(operation: AnyOperation, status: int, schemas: dict[object, Schema]) -> Schema:
     if operation.answer is None or status in (204, 304):
         return {"description": operation.summary}
-    if operation.answer in (OCTETS, str):
-        return {"description": operation.summary, "content": {operation.media_type: {"schema": {}}}}
-    return {
-        "description": operation.summary,
-        "content": {operation.media_type: {"schema": schemas[operation.answer]}},
-    }
+    described: Schema = {} if operation.answer in (OCTETS, str) else schemas[operation.answer]
+    content = {operation.media_type: {"schema": described}}
+    if operation.frames:
+        content[_STREAM] = {"schema": _stream(operation, schemas)}
+    return {"description": operation.summary, "content": content}
+
+
+def _stream(operation: AnyOperation, schemas: dict[object, Schema]) -> Schema:
+    """The schema of one server-sent event: its fields are those of the event, and `data` is JSON."""
+    frames = [schemas[frame] for frame in operation.frames]
+    return frames[0] if len(frames) == 1 else {"oneOf": frames}

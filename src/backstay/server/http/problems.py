@@ -1,11 +1,10 @@
 """Error responses as `application/problem+json`, with one table that gives each error its HTTP status."""
 
-import re
-
 import msgspec
 
 from backstay import errors
 from backstay.errors import BackstayError
+from backstay.model.failure_reasons import code_of
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -18,6 +17,7 @@ STATUSES: tuple[tuple[type[BackstayError], int], ...] = (
     (errors.Conflict, 409),
     (errors.TooLarge, 413),
     (errors.Rejected, 422),
+    (errors.AccessDenied, 403),
     (errors.AgentError, 502),
     (errors.StoreFull, 507),
     (errors.StoreUnavailable, 503),
@@ -71,11 +71,6 @@ def problem_of(error: BackstayError) -> Problem:
         expected=mismatch.expected if mismatch else None,
         actual=mismatch.actual if mismatch else None,
     )
-
-
-def code_of(kind: type[BackstayError]) -> str:
-    """The error code of a class: its name in snake case (`SessionBusy` becomes `session_busy`)."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
 
 
 # --- errors of the server itself --------------------------------------------------------------------------------------

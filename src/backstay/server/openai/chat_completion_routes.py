@@ -4,13 +4,15 @@ Without `X-Session-Id`, the request has the whole history. It goes into a new se
 the header, the session has the history, and only the messages after the last answer are new.
 """
 
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from backstay.model.ids import SessionId, check_session_id
-from backstay.model.message import NewMessage
+from backstay.model.turn import TurnInfo
+from backstay.runtime.turn_handle import Turn
 from backstay.server.http.api_request import ApiRequest, ApiResponse, NoInput
 from backstay.server.http.operation import AnyOperation, Operation
 from backstay.server.http.problems import Refused
@@ -19,16 +21,23 @@ from backstay.server.openai.encoding.chat_completion import ChatEncoder, answer_
 from backstay.server.openai.encoding.items import Value
 from backstay.server.openai.encoding.response_stream import SESSION_HEADER, TurnStream, encode, until_over
 from backstay.server.openai.encoding.turn_events import events_of
+from backstay.server.openai.item_files import no_files, store_files
 from backstay.server.openai.item_parser import messages_from
 from backstay.server.openai.openai_errors import BadParameter, unsupported
 from backstay.server.openai.openai_ids import session_named
 from backstay.server.openai.parameters import agent_named, check_directions, choice_of, client_tools, words_of
-from backstay.server.openai.response_routes import StreamOptions
+from backstay.server.openai.response_routes import StreamOptions, delete_soon
 from backstay.server.openai.session_routing import RequestedResponse, accept
 from backstay.server.openai.stored_request import StoredRequest
 
 # Any: a message, a tool and a format are JSON objects whose type field defines their content.
 Object = dict[str, Any]
+
+
+class CompletionFrame(msgspec.Struct, frozen=True, kw_only=True):
+    """One frame of a streamed completion: a chunk of OpenAI's Chat Completions API; at the end the word `[DONE]`."""
+
+    data: dict[str, Any] | Literal["[DONE]"]  # Any: a chunk is a JSON object of another API
 
 
 class NewCompletion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,6 +48,7 @@ class NewCompletion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     metadata: dict[str, str] | None = None
+    store: bool | None = None
     tools: list[Object] | None = None
     tool_choice: str | Object | None = None
     parallel_tool_calls: bool | None = None
@@ -54,7 +64,6 @@ class NewCompletion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
-    store: bool | None = None
     service_tier: str | None = None
     # These are known but not supported. They are rejected unless they have their default value.
     n: int | None = None
@@ -76,13 +85,9 @@ class NewCompletion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 _USUAL: dict[str, object] = {"n": 1, "modalities": ["text"], "service_tier": "auto"}
 _REFUSED = (
     "n",
-    "stop",
-    "seed",
     "logprobs",
     "top_logprobs",
     "logit_bias",
-    "presence_penalty",
-    "frequency_penalty",
     "modalities",
     "audio",
     "prediction",
@@ -97,16 +102,32 @@ async def create(call: ApiRequest[NewCompletion, NoInput]) -> ApiResponse:
     asked, owned = call.body, call.owned
     agent = agent_named(call.service, asked.model)
     session = _session(call)
-    instructions, messages = _new_messages(asked, lasting=session is not None)
-    wanted = RequestedResponse(agent, words_of(messages), _request(call, agent, instructions), call.request_id)
+    fleeting = asked.store is False and session is None
+    instructions, items = _new_items(asked, lasting=session is not None)
+    request = _request(call, agent, instructions)
+    messages = messages_from(
+        await store_files(owned, items, param="messages", strict=True), param="messages", strict=True
+    )
+    wanted = RequestedResponse(agent, words_of(messages), request, call.request_id)
     with call.service.streams.admitted(call.caller):
-        turn = await accept(owned, wanted, conversation=session)
+        turn = await accept(owned, wanted, conversation=session, fleeting=fleeting)
         seen = await turn.read()
+    forget = partial(delete_soon, owned, turn) if fleeting else None
     if asked.stream:
         usage = asked.stream_options is not None and asked.stream_options.include_usage is True
-        return ApiResponse(app=TurnStream(call.service, call.caller, seen, ChatEncoder(seen, usage=usage)))
+        encoder = ChatEncoder(seen, usage=usage)
+        return ApiResponse(app=TurnStream(call.service, call.caller, seen, encoder, afterwards=forget))
+    try:
+        return await _answered(call, turn, seen)
+    finally:
+        if forget is not None:
+            forget()
+
+
+async def _answered(call: ApiRequest[NewCompletion, NoInput], turn: Turn, seen: TurnInfo) -> ApiResponse:
+    """The completion when the turn has ended."""
     await until_over(call, turn)
-    answer = answer_of(await events_of(owned, seen), await turn.read())
+    answer = answer_of(await events_of(call.owned, seen), await turn.read())
     if answer.failure is not None:
         raise _failed(answer.failure)
     return ApiResponse(value=completion_of(seen, answer), headers={SESSION_HEADER: seen.session})
@@ -114,7 +135,7 @@ async def create(call: ApiRequest[NewCompletion, NoInput]) -> ApiResponse:
 
 def _failed(why: str) -> Refused:
     """The error for a failed turn. Its header stops automatic retries, which would submit the input again."""
-    hint = "The session keeps the messages. Send the request again."
+    hint = "A stored session keeps the messages. Send the request again."
     return Refused(502, "agent_failed", why, hint=hint, headers={"x-should-retry": "false"})
 
 
@@ -128,24 +149,24 @@ def _session(call: ApiRequest[NewCompletion, NoInput]) -> SessionId | None:
     return session_named(name) if name.startswith("conv_") else check_session_id(name)
 
 
-def _new_messages(asked: NewCompletion, *, lasting: bool) -> tuple[str | None, list[NewMessage]]:
-    """The instructions for this turn, and the messages to submit.
+def _new_items(asked: NewCompletion, *, lasting: bool) -> tuple[str | None, list[Value]]:
+    """The instructions for this turn, and the items to submit.
 
     For a named session (`lasting`), only the messages after the last answer are new, and system messages become
     instructions.
     """
     numbered = [_items_of(message, f"messages[{index}]") for index, message in enumerate(asked.messages)]
     if not lasting:
-        return None, messages_from([item for items in numbered for item in items], param="messages", strict=True)
+        return None, [item for items in numbered for item in items]
     answers = [index for index, message in enumerate(asked.messages) if message.get("role") == "assistant"]
     news = [item for items in numbered[answers[-1] + 1 if answers else 0 :] for item in items]
     leading = [item for items in numbered for item in items if item.get("role") in ("system", "developer")]
-    words = [part.text for part in messages_from(leading, param="messages", strict=True)]
+    words = [part.text for part in messages_from(no_files(leading), param="messages", strict=True)]
     new = [item for item in news if item.get("role") not in ("system", "developer")]
     if not new:
         hint = "Add a message after the last answer."
         raise BadParameter("messages", "the messages contain nothing new", hint=hint)
-    return "\n\n".join(words) or None, messages_from(new, param="messages", strict=True)
+    return "\n\n".join(words) or None, new
 
 
 def _items_of(message: Object, param: str) -> list[Value]:
@@ -168,7 +189,7 @@ def _items_of(message: Object, param: str) -> list[Value]:
 
 
 def _content(content: Any) -> Any:  # Any: text or a list, which messages_from validates
-    """Convert content to that of items. Content other than text is left for `messages_from` to reject."""
+    """Convert content to that of items. Files and other content is left for `store_files` and `messages_from`."""
     if not isinstance(content, list):
         return content
     return [
@@ -206,6 +227,10 @@ def _request(call: ApiRequest[NewCompletion, NoInput], agent: str, instructions:
         max_output_tokens=asked.max_completion_tokens or asked.max_tokens,
         reasoning=None if asked.reasoning_effort is None else {"effort": asked.reasoning_effort},
         text=_text(asked),
+        stop=_stop(asked.stop),
+        seed=asked.seed,
+        presence_penalty=asked.presence_penalty or None,
+        frequency_penalty=asked.frequency_penalty or None,
         metadata=check_metadata(asked.metadata) or None,
         user=asked.user,
         safety_identifier=asked.safety_identifier,
@@ -213,6 +238,11 @@ def _request(call: ApiRequest[NewCompletion, NoInput], agent: str, instructions:
     )
     check_directions(call.service, agent, request)
     return request
+
+
+def _stop(stop: str | list[str] | None) -> tuple[str, ...]:
+    """The texts at which an answer ends; one may be sent without a list."""
+    return (stop,) if isinstance(stop, str) else tuple(stop or ())
 
 
 def _choice(choice: str | Object | None) -> str | Object | None:
@@ -243,6 +273,8 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         body=NewCompletion,
         query=NoInput,
         answer=dict,
+        frames=(CompletionFrame,),
         request_id=True,
+        files=True,
     ),
 )

@@ -12,11 +12,13 @@ from backstay.model.ids import SessionId
 from backstay.model.message import Message, NewMessage
 from backstay.model.session import Filing, SessionInfo
 from backstay.runtime.owner_sessions import OwnerSessions
-from backstay.server.http.api_request import AnyCall, ApiRequest, ApiResponse, NoInput
+from backstay.server.http.api_request import ApiRequest, ApiResponse, B, NoInput, Q
 from backstay.server.http.operation import AnyOperation, Operation
 from backstay.server.openai.encoding.items import Item, items_of
 from backstay.server.openai.encoding.turn_events import recorded_in
+from backstay.server.openai.item_files import store_files
 from backstay.server.openai.item_parser import messages_from, with_results_kept
+from backstay.server.openai.item_references import resolve_references
 from backstay.server.openai.openai_errors import BadParameter
 from backstay.server.openai.openai_ids import ItemPosition, conversation_name, session_named
 from backstay.server.openai.paging import ItemListQuery, ItemPage, ItemQuery, SessionItems, page_of
@@ -80,8 +82,10 @@ def check_metadata(metadata: Metadata | None) -> Metadata:
 async def create(call: ApiRequest[NewConversation, NoInput]) -> ApiResponse:
     """Create a session with its first items. Requests with the same Idempotency-Key create one session."""
     metadata = check_metadata(call.body.metadata)
-    messages = messages_from(call.body.items or [], param="items")
     key, owned = call.request_id, call.owned
+    items = await resolve_references(owned, call.body.items or [], param="items")
+    stored = await store_files(owned, items, param="items", strict=False)
+    messages = messages_from(stored, param="items")
     session = await (
         owned.run(commands.create(metadata=metadata, owner=owned.owner)) if key is None else _once(owned, key, metadata)
     )
@@ -132,13 +136,14 @@ async def list_items(call: ApiRequest[NoInput, ItemListQuery]) -> ApiResponse:
 
 async def create_items(call: ApiRequest[NewItems, ItemQuery]) -> ApiResponse:
     """Add finished items."""
-    messages = messages_from(call.body.items, param="items")
     session, owned = _session(call), call.owned
+    items = await resolve_references(owned, call.body.items, param="items")
+    stored = await store_files(owned, items, param="items", strict=False)
+    messages = messages_from(stored, param="items")
     if not messages:
         await owned.run(commands.session(session, owner=owned.owner))
         return ApiResponse(value=page_of([], 0))
-    items = await _add(owned, session, messages, call.request_id)
-    values = [item.value for item in items]
+    values = [item.value for item in await _add(owned, session, messages, call.request_id)]
     return ApiResponse(value=page_of(values, len(values)))
 
 
@@ -184,7 +189,7 @@ async def _add(owned: OwnerSessions, session: SessionId, messages: Sequence[NewM
     return items_of(await recorded_in(owned, recorded.turn))
 
 
-def _session(call: AnyCall) -> SessionId:
+def _session(call: ApiRequest[B, Q]) -> SessionId:
     name = call.named("conversation")
     try:
         return session_named(name)
@@ -211,6 +216,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         query=NoInput,
         answer=ConversationObject,
         request_id=True,
+        files=True,
     ),
     Operation(
         method="GET",
@@ -262,6 +268,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         query=ItemQuery,
         answer=ItemPage,
         request_id=True,
+        files=True,
     ),
     Operation(
         method="GET",

@@ -12,14 +12,26 @@ from backstay.server.http.problems import Problem, Refused
 PATHS = "/v1/"
 # Our statuses that become 400 in this API.
 _BAD = frozenset({408, 411, 415, 422})
+# What the OpenAPI document says instead of our statuses. 422 stays: it is the one of a key with another body.
+DOCUMENTED_STATUSES = {status: 400 for status in _BAD if status != 422} | {412: 409}
 _KINDS = {
-    400: "invalid_request_error",
-    401: "authentication_error",
     403: "permission_error",
-    404: "not_found_error",
     409: "conflict_error",
     429: "rate_limit_error",
 }
+# Our codes that have another name in this API.
+_CODES = {
+    "unauthenticated": "invalid_api_key",
+    "token_expired": "invalid_api_key",
+    "too_many": "rate_limit_exceeded",
+    "quota_exceeded": "insufficient_quota",
+    "malformed": "invalid_json",
+}
+_FAULTS = (
+    (re.compile(r"unknown field"), "unknown_parameter"),
+    (re.compile(r"missing required field"), "missing_required_parameter"),
+    (re.compile(r"Expected `[^`]+`, got"), "invalid_type"),
+)
 _encode = msgspec.json.Encoder().encode
 _WHERE = re.compile(r"at `\$\.([\w.\[\]]+)`|unknown field `(\w+)`")
 
@@ -33,7 +45,7 @@ class OpenAIError(msgspec.Struct, frozen=True, kw_only=True):
     code: str | None
 
 
-class Body(msgspec.Struct, frozen=True, kw_only=True):
+class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
     """The body of an error response."""
 
     error: OpenAIError
@@ -68,13 +80,22 @@ def status_of(problem: Problem) -> int:
     return 400 if problem.status in _BAD else problem.status
 
 
-def body_of(problem: Problem, error: BackstayError | None = None) -> Body:
+def body_of(problem: Problem, error: BackstayError | None = None) -> ErrorBody:
     """The body of a problem in this API."""
     status = status_of(problem)
     kind = "server_error" if status >= 500 else _KINDS.get(status, "invalid_request_error")
     param = error.param if isinstance(error, BadParameter) else _param(problem.title)
     title = problem.title if problem.title.endswith((".", "!", "?")) else f"{problem.title}."
-    return Body(error=OpenAIError(message=f"{title} {problem.hint}".strip(), type=kind, param=param, code=problem.code))
+    message, code = f"{title} {problem.hint}".strip(), _code(problem)
+    kind = "insufficient_quota" if code == "insufficient_quota" else kind
+    return ErrorBody(error=OpenAIError(message=message, type=kind, param=param, code=code))
+
+
+def _code(problem: Problem) -> str:
+    """The code that this API has for a problem; our own where it has none."""
+    if problem.code == "invalid":
+        return next((code for fault, code in _FAULTS if fault.search(problem.title)), "invalid_value")
+    return _CODES.get(problem.code, problem.code)
 
 
 def _param(title: str) -> str | None:

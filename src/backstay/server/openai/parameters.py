@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 
 from backstay.agents.directions import ClientTool, Directions, takes
-from backstay.errors import NotFound
-from backstay.model.content import Part
+from backstay.model.content import Attachment, Part
 from backstay.model.message import NewMessage
 from backstay.server.openai.encoding.items import Value
 from backstay.server.openai.openai_errors import BadParameter, unsupported
@@ -23,26 +22,38 @@ class TurnInput(msgspec.Struct, frozen=True, kw_only=True):
     input: tuple[Part, ...]
 
 
+class UnknownModel(BadParameter):
+    """No agent of this server has the name of the model."""
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__("model", message, hint=hint, code="model_not_found")
+        self.status = 404
+
+
 def words_of(messages: Sequence[NewMessage]) -> TurnInput:
-    """Split off the last message as the turn's input, if it is a user message with text; else the input is empty."""
+    """Split off the last message as the turn's input, if it is a user's with text or files; else the input is empty."""
     last = messages[-1] if messages else None
-    if last is not None and last.role == "user" and last.text.strip():
+    if last is not None and last.role == "user" and (last.text.strip() or _has_files(last)):
         return TurnInput(before=[*messages[:-1]], input=last.parts)
     return TurnInput(before=[*messages], input=())
+
+
+def _has_files(message: NewMessage) -> bool:
+    return any(isinstance(part, Attachment) for part in message.parts)
 
 
 def agent_named(service: ServerState, model: str | None) -> str:
     """The agent with the name `model`; the default agent if there is no name.
 
     Raises:
-        NotFound: There is no such agent, or no default.
+        UnknownModel: There is no such agent, or no default.
     """
     agents = service.agents
     if model is None and (DEFAULT in agents or len(agents) == 1):
         return DEFAULT if DEFAULT in agents else next(iter(agents))
     if model is None or model not in agents:
         named = ", ".join(agents) or "none"
-        raise NotFound(
+        raise UnknownModel(
             f"model {str(model)[:64]!r} does not exist", hint=f"The models are the agents of this server: {named}."
         )
     return model

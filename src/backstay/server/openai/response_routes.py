@@ -27,7 +27,9 @@ from backstay.server.openai.encoding.response_stream import (
     until_over,
 )
 from backstay.server.openai.encoding.turn_events import events_of, no_response, recorded_in, responding
+from backstay.server.openai.item_files import no_files, store_files
 from backstay.server.openai.item_parser import messages_from
+from backstay.server.openai.item_references import resolve_references
 from backstay.server.openai.openai_errors import BadParameter, unsupported
 from backstay.server.openai.openai_ids import response_name, session_named, turn_named
 from backstay.server.openai.paging import ItemListQuery, ItemPage, pick
@@ -104,6 +106,13 @@ class RetrieveQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     include: str | None = msgspec.field(default=None, name="include[]")
 
 
+class ResponseFrame(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of a streamed response. `event` is the type in `data`, which is an event of OpenAI's Responses API."""
+
+    event: str
+    data: dict[str, Any]  # Any: the type of the event defines its other fields
+
+
 class DeletedResponse(msgspec.Struct, frozen=True, kw_only=True):
     """The confirmation of a deletion."""
 
@@ -123,14 +132,15 @@ async def create(call: ApiRequest[NewResponse, NoInput]) -> ApiResponse:
     """Create a response; return it when it has ended, as a stream, or at once for one in the background."""
     asked, owned = call.body, call.owned
     agent = agent_named(call.service, asked.model)
-    wanted = RequestedResponse(agent, words_of(_input_messages(asked)), _request(call, agent), call.request_id)
-    conversation, previous = _conversation(asked), await _previous(owned, asked)
+    request, conversation, previous = _request(call, agent), _conversation(asked), await _previous(owned, asked)
+    words = words_of(await _input_messages(owned, asked))
+    wanted = RequestedResponse(agent, words, request, call.request_id)
     fleeting = asked.store is False and conversation is None
     at_once = asked.background is True and not asked.stream
     with nullcontext() if at_once else call.service.streams.admitted(call.caller):
         turn = await accept(owned, wanted, conversation=conversation, previous=previous, fleeting=fleeting)
         seen = await turn.read()
-    forget = partial(_delete_soon, owned, turn) if fleeting else None
+    forget = partial(delete_soon, owned, turn) if fleeting else None
     if asked.stream:
         return ApiResponse(
             app=TurnStream(call.service, call.caller, seen, ResponseStreamEncoder(seen), afterwards=forget)
@@ -151,7 +161,7 @@ async def _answered(call: ApiRequest[NewResponse, NoInput], turn: Turn) -> ApiRe
 
 async def retrieve(call: ApiRequest[NoInput, RetrieveQuery]) -> ApiResponse:
     """The response in its current state, or a stream of its events after a number."""
-    found = await _find(call.owned, call.named("response"))
+    found = await _find(call.owned, call.named("response_id"))
     after = call.query.starting_after
     if not call.query.stream:
         if after is not None:
@@ -171,7 +181,7 @@ async def retrieve(call: ApiRequest[NoInput, RetrieveQuery]) -> ApiResponse:
 async def cancel(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
     """Cancel the response, in whichever process it runs; respond when it has ended."""
     owned = call.owned
-    found = await _find(owned, call.named("response"))
+    found = await _find(owned, call.named("response_id"))
     turn = await owned.turn(found.turn.id)
     await turn.cancel()
     return _shown(await _encoded(owned, await turn.read()))
@@ -179,7 +189,7 @@ async def cancel(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
 
 async def delete(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
     """Delete the id of a response; its messages stay in the conversation."""
-    found = await _find(call.owned, call.named("response"))
+    found = await _find(call.owned, call.named("response_id"))
     await call.run(commands.forget(found.turn.id, owner=call.owner))
     return ApiResponse(value=DeletedResponse(id=response_name(found.turn.id)))
 
@@ -187,7 +197,7 @@ async def delete(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
 async def list_input(call: ApiRequest[NoInput, ItemListQuery]) -> ApiResponse:
     """List the input of a response. Before its turn starts, the input has no id and is not listed."""
     owned = call.owned
-    encoder = (await _find(owned, call.named("response"))).encoder
+    encoder = (await _find(owned, call.named("response_id"))).encoder
     recorded = encoder.request.items
     before = (
         ()
@@ -208,12 +218,14 @@ async def not_offered(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
 # --- the request ------------------------------------------------------------------------------------------------------
 
 
-def _input_messages(asked: NewResponse) -> list[NewMessage]:
+async def _input_messages(owned: OwnerSessions, asked: NewResponse) -> list[NewMessage]:
     if isinstance(asked.input, str):
         if not asked.input.strip():
             raise BadParameter("input", "the input is empty", hint="Send text or items in `input`.")
-        return messages_from([{"role": "user", "content": asked.input}], param="input")
-    messages = messages_from(asked.input or [], param="input", strict=True)
+        return messages_from(no_files([{"role": "user", "content": asked.input}]), param="input")
+    items = await resolve_references(owned, asked.input or [], param="input")
+    stored = await store_files(owned, items, param="input", strict=True)
+    messages = messages_from(stored, param="input", strict=True)
     if not messages and asked.conversation is None and asked.previous_response_id is None:
         raise BadParameter(
             "input", "there is no input", hint="Send `input`, or name a response or conversation to continue."
@@ -276,7 +288,17 @@ def _conversation(asked: NewResponse) -> SessionId | None:
 
 
 async def _previous(owned: OwnerSessions, asked: NewResponse) -> TurnInfo | None:
-    return None if asked.previous_response_id is None else (await _find(owned, asked.previous_response_id)).turn
+    if asked.previous_response_id is None:
+        return None
+    try:
+        return (await _find(owned, asked.previous_response_id)).turn
+    except NotFound as error:
+        raise BadParameter(
+            "previous_response_id",
+            f"previous response {asked.previous_response_id[:64]!r} does not exist",
+            hint="It may have been deleted, or created with store=false.",
+            code="previous_response_not_found",
+        ) from error
 
 
 # --- the response -----------------------------------------------------------------------------------------------------
@@ -320,8 +342,8 @@ def _check_can_go_on(found: Found, after: int) -> None:
         )
 
 
-def _delete_soon(owned: OwnerSessions, turn: Turn) -> None:
-    """Delete the session of a response with store=false, in the background, when the response has ended."""
+def delete_soon(owned: OwnerSessions, turn: Turn) -> None:
+    """Delete the session of a request with store=false, in the background, when its turn has ended."""
     owned.start_background(_delete_when_over(owned, turn), f"delete {turn.session}")
 
 
@@ -341,7 +363,9 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         body=NewResponse,
         query=NoInput,
         answer=dict,
+        frames=(ResponseFrame,),
         request_id=True,
+        files=True,
     ),
     Operation(
         method="POST",
@@ -363,17 +387,18 @@ OPERATIONS: tuple[AnyOperation, ...] = (
     ),
     Operation(
         method="GET",
-        path="/v1/responses/{response}",
+        path="/v1/responses/{response_id}",
         name="retrieve_response",
         summary="Get a response as it is now, or its events after a number.",
         run=retrieve,
         body=NoInput,
         query=RetrieveQuery,
         answer=dict,
+        frames=(ResponseFrame,),
     ),
     Operation(
         method="DELETE",
-        path="/v1/responses/{response}",
+        path="/v1/responses/{response_id}",
         name="delete_response",
         summary="Delete the id of a response. The session keeps its messages.",
         run=delete,
@@ -383,7 +408,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
     ),
     Operation(
         method="POST",
-        path="/v1/responses/{response}/cancel",
+        path="/v1/responses/{response_id}/cancel",
         name="cancel_response",
         summary="Cancel a response, in whichever process it runs.",
         run=cancel,
@@ -393,7 +418,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
     ),
     Operation(
         method="GET",
-        path="/v1/responses/{response}/input_items",
+        path="/v1/responses/{response_id}/input_items",
         name="list_input_items",
         summary="List the input items of a response.",
         run=list_input,

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from backstay.errors import StoreError
-from backstay.server.http.problems import code_of
+from backstay.model.failure_reasons import code_of
 
 # A file of the supervisor in the folder that its workers share.
 _FILE = "waiting.json"

@@ -21,6 +21,8 @@ from backstay.server.telemetry.logs import log
 _STARTING = WorkersWaiting(code="starting", reason="The server is starting.")
 _HEADERS = SECURITY_HEADERS | {"cache-control": "no-store", "connection": "close"}
 _RETRY = {"retry-after": "5"}
+# How long a connection that was accepted may take to send its request, when a worker takes over.
+_GRACE_SECONDS = 2.0
 
 
 class StandIn:
@@ -57,7 +59,7 @@ class StandIn:
         await self._update()
 
     async def close(self) -> None:
-        """Stop for good, whatever workers report later; return when the last response is sent."""
+        """Stop permanently, regardless of later reports; return when the last response is sent."""
         self._is_closed = True
         self._waiting.clear()
         await self._update()
@@ -71,6 +73,7 @@ class StandIn:
             if needed and self._server is None:
                 self._start()
             elif not needed and self._server is not None:
+                self._server.grace_seconds = 0.0 if self._is_closed else _GRACE_SECONDS
                 self._server.should_exit = True
                 await self._server.closed.wait()
                 self._server = None
@@ -125,6 +128,7 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.closed = asyncio.Event()
+        self.grace_seconds = 0.0
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         await self._serve(sockets)
@@ -133,4 +137,13 @@ class _Server(uvicorn.Server):
         for server in self.servers:
             server.close()
         self.closed.set()
+        await self._answer_accepted()
         await super().shutdown(sockets)
+
+    async def _answer_accepted(self) -> None:
+        """Let connected clients send their request: uvicorn would close their connections without an answer."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self.grace_seconds
+        # Every answer closes its connection.
+        while self.server_state.connections and loop.time() < end:  # noqa: ASYNC110  # uvicorn has no event for it
+            await asyncio.sleep(0.01)

@@ -23,6 +23,8 @@ SHORTEST, LONGEST = 0.1, 5.0
 
 # Waiting does not help here: an operator must change something and restart the server.
 _PERMANENT = (ConfigError, SchemaMismatch, CorruptRecord, StoreMoved, UsedAfterFork)
+# A store that was found damaged is opened so many times: SQLite reports a transient read error as damage, too.
+_DAMAGE_TRIES = 5
 
 
 def can_heal(error: Exception) -> bool:
@@ -83,13 +85,15 @@ async def retry_opening(attempt: Callable[[], Awaitable[T]], waiting: Callable[[
     Raises:
         BackstayError: The attempt failed, and waiting would not help.
     """
-    backoff, attempts = StoreBackoff(), 0
+    backoff, attempts, damaged = StoreBackoff(), 0, 0
     while True:
         attempts += 1
         try:
             opened = await attempt()
         except Exception as error:
-            if not can_heal(error):
+            damaged += isinstance(error, CorruptRecord)
+            in_doubt = isinstance(error, CorruptRecord) and damaged < _DAMAGE_TRIES
+            if not (in_doubt or can_heal(error)):
                 raise
             delay = backoff.delay()
             log.warning(

@@ -14,6 +14,7 @@ from backstay.config import Settings
 from backstay.errors import ConfigError
 from backstay.server.process.readiness import WorkersWaiting, reason_for
 from backstay.server.process.shutdown import Shutdown
+from backstay.server.process.source_watch import SourceWatch
 from backstay.server.process.stand_in import StandIn
 from backstay.server.process.store_retry import LONGEST, StoreBackoff
 from backstay.server.process.supervisor_link import CONSENT, LINE_BYTES, WorkerOrder, WorkerState, encode_message
@@ -32,6 +33,7 @@ class Supervisor:
         self._settings, self._listener, self._signals, self._why = settings, listener, signals, why
         self._stopping = asyncio.Event()
         self._hopeless = False
+        self._watch = SourceWatch(Path.cwd()) if settings.reload else None
 
     async def run(self) -> None:
         """Keep every worker running until the process receives a stop signal.
@@ -44,8 +46,14 @@ class Supervisor:
             stand_in = StandIn(self._settings, self._listener, folder)
             try:
                 async with asyncio.TaskGroup() as group:
-                    for number in range(self._settings.workers):
+                    watching = None if self._watch is None else group.create_task(self._watch.run())
+                    workers = [
                         group.create_task(self._keep(number, folder, stand_in))
+                        for number in range(self._settings.workers)
+                    ]
+                    await asyncio.wait(workers)
+                    if watching is not None:
+                        watching.cancel()
             finally:
                 await stand_in.close()
         if self._hopeless:
@@ -57,6 +65,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         while not self._stopping.is_set():
             began = loop.time()
+            changed = None if self._watch is None else self._watch.next_change
             try:
                 process, link = await self._start(folder)
             except OSError as error:
@@ -67,7 +76,7 @@ class Supervisor:
                 continue
             forwarding = asyncio.create_task(self._forward_state(number, link, stand_in), name=f"worker {process.pid}")
             try:
-                ended_by_us = await self._until_over(process)
+                ended_by_us = await self._until_over(process, changed)
             finally:
                 # This ends the forwarding, also if the supervisor is cancelled.
                 link[1].close()
@@ -75,6 +84,12 @@ class Supervisor:
             forget_levels(folder, process.pid)
             if ended_by_us:
                 return
+            if changed is not None and (changed.is_set() or process.returncode == HOPELESS):
+                # An agent that cannot be loaded is being written: the log has its error, and the next change restarts.
+                await stand_in.forget(number)
+                await self._first(changed, self._stopping)
+                log.info("worker reloads", extra={"pid": process.pid})
+                continue
             if process.returncode == HOPELESS:
                 # Stop the other workers gracefully, too.
                 self._hopeless = True
@@ -88,17 +103,22 @@ class Supervisor:
 
     async def _start(self, folder: Path) -> tuple[Process, tuple[StreamReader, StreamWriter]]:
         fd = self._listener.fileno()
-        ours, theirs = socket.socketpair()
-        with theirs:
+        own_end, worker_end = socket.socketpair()
+        with worker_end:
             # The link first: a cancellation after the start of the process would leave a process without an owner.
             try:
-                link = await asyncio.open_connection(sock=ours, limit=LINE_BYTES)
+                link = await asyncio.open_connection(sock=own_end, limit=LINE_BYTES)
             except BaseException:
-                ours.close()
+                own_end.close()
                 raise
             try:
                 process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", "backstay.server.process.worker", stdin=theirs.fileno(), pass_fds=[fd]
+                    sys.executable,
+                    # A compiled file would hide a change within the same second that keeps the size.
+                    *(["-B"] if self._watch is not None else []),
+                    *("-m", "backstay.server.process.worker"),
+                    stdin=worker_end.fileno(),
+                    pass_fds=[fd],
                 )
             except BaseException:
                 link[1].close()
@@ -126,13 +146,14 @@ class Supervisor:
             pass
         return opened
 
-    async def _until_over(self, process: Process) -> bool:
-        """Wait until the worker has ended. Returns whether the supervisor stopped it.
+    async def _until_over(self, process: Process, changed: asyncio.Event | None) -> bool:
+        """Wait until the worker has ended, or its sources have changed. Returns whether the server stops.
 
         If the supervisor is cancelled, it stops the worker first.
         """
         ended = asyncio.create_task(process.wait(), name=f"end of worker {process.pid}")
-        stopping = asyncio.create_task(self._stopping.wait(), name=f"stop of worker {process.pid}")
+        events = (self._stopping,) if changed is None else (self._stopping, changed)
+        stopping = asyncio.create_task(self._first(*events), name=f"stop of worker {process.pid}")
         try:
             await asyncio.wait({ended, stopping}, return_when=asyncio.FIRST_COMPLETED)
             return self._stopping.is_set()
@@ -156,6 +177,16 @@ class Supervisor:
                 with suppress(ProcessLookupError):
                     process.kill()
             await ended
+
+    async def _first(self, *events: asyncio.Event) -> None:
+        """Wait until one of these events is set."""
+        waiting = [asyncio.create_task(event.wait(), name="backstay supervisor waits") for event in events]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waiting:
+                one.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
 
     async def _pause(self, seconds: float) -> None:
         try:

@@ -44,14 +44,14 @@ class WebServer(uvicorn.Server):
         try:
             while not opening.done() and not self.should_exit:
                 await asyncio.wait({opening}, timeout=0.1)
+            opening.cancel()
+            await asyncio.wait({opening})
         except BaseException:
             opening.cancel()
             await asyncio.gather(opening, return_exceptions=True)
             # If it was open already: nothing will enter the lifespan, which would close it.
             await self._application.close()
             raise
-        opening.cancel()
-        await asyncio.wait({opening})
         if opening.cancelled():
             return
         opening.result()

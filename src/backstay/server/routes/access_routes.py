@@ -31,7 +31,7 @@ class GivenToken(msgspec.Struct, frozen=True, kw_only=True):
     token: Token
 
 
-class Tokens(msgspec.Struct, frozen=True, kw_only=True):
+class TokenList(msgspec.Struct, frozen=True, kw_only=True):
     """The caller's valid tokens."""
 
     tokens: tuple[Token, ...]
@@ -77,7 +77,7 @@ async def who_am_i(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
 
 async def list_tokens(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
     """List the caller's tokens."""
-    return ApiResponse(value=Tokens(tokens=await call.run(commands.tokens(owner=call.owner))))
+    return ApiResponse(value=TokenList(tokens=await call.run(commands.tokens(owner=call.owner))))
 
 
 async def give_token(call: ApiRequest[NewToken, NoInput]) -> ApiResponse:
@@ -162,7 +162,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         run=list_tokens,
         body=NoInput,
         query=NoInput,
-        answer=Tokens,
+        answer=TokenList,
     ),
     Operation(
         method="POST",

@@ -12,6 +12,7 @@ from backstay.server.http.api_request import ApiRequest, ApiResponse, NoInput
 from backstay.server.http.operation import AnyOperation, Operation
 from backstay.server.http.problems import invalid
 from backstay.server.sse.event_stream import EventStream
+from backstay.server.sse.frames import FRAMES
 from backstay.server.sse.stream_cursor import MOST, StreamPosition, decode
 from backstay.store import commands
 
@@ -34,7 +35,7 @@ async def follow(call: ApiRequest[NoInput, FollowQuery]) -> ApiResponse:
     """Open the stream at the client's position."""
     wanted = _wanted(call.query.sessions, call.service.settings.sessions_per_stream)
     if not wanted and not call.query.feed:
-        raise invalid("the stream follows nothing", hint="Pass `sessions`, or feed=true.")
+        raise invalid("neither `sessions` nor `feed` was given", hint="Pass `sessions`, or feed=true.")
     place = await _place(call, wanted)
     stream = EventStream(call.service, call.caller, place, feed=call.query.feed)
     await stream.check()
@@ -79,5 +80,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         answer=str,
         problems=(400, 404),
         media_type="text/event-stream",
+        frames=FRAMES,
     ),
 )

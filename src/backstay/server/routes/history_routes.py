@@ -5,12 +5,14 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from backstay.errors import AgentFailed, Conflict
+from backstay.errors import AgentFailed
+from backstay.model.failure_reasons import code_of
 from backstay.model.ids import MessageId, TurnId
 from backstay.model.session import SessionInfo
 from backstay.model.window import Moved, Window
 from backstay.server.http.api_request import ApiRequest, ApiResponse, NoInput, etag
 from backstay.server.http.operation import AnyOperation, Operation
+from backstay.server.http.problems import Refused
 from backstay.server.routes.message_content import MessageBody, content_of
 from backstay.server.routes.turn_routes import Name, Submitted, submitted
 from backstay.store import commands
@@ -90,7 +92,7 @@ async def compact(call: ApiRequest[Compact, NoInput]) -> ApiResponse:
         window = await call.owned.handle(call.session).compact(keep=call.body.keep, focus=call.body.focus)
     except AgentFailed as error:
         # Not an error of the server: this session, in its current state, cannot be compacted.
-        raise Conflict(str(error.args[0]), hint=error.hint) from error
+        raise Refused(409, code_of(type(error)), str(error.args[0]), hint=error.hint) from error
     return ApiResponse(value=window)
 
 

@@ -1,19 +1,19 @@
 """Session operations: list, search, create, read, rename, pin, archive, tag, end and delete."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from backstay.model.addresses.address import Address
-from backstay.model.event import UNSEEN, Cursor, EventPage
+from backstay.model.event import UNSEEN, Cursor, EventPage, FeedPage
 from backstay.model.ids import SessionId, WindowId
 from backstay.model.message import MessagePage
 from backstay.model.search.results import SearchPage
-from backstay.model.session import Deleted, Filing, SessionFilter, SessionInfo, SessionState, Ttl
+from backstay.model.session import Deleted, Filing, Resolved, SessionFilter, SessionInfo, SessionState, Ttl
 from backstay.model.window import Window
 from backstay.server.auth.agent_roots import client_address
-from backstay.server.http.api_request import ApiRequest, ApiResponse, NoInput, etag
+from backstay.server.http.api_request import ApiRequest, ApiResponse, B, NoInput, Q, etag
 from backstay.server.http.operation import AnyOperation, Operation
 from backstay.server.http.problems import invalid
 from backstay.server.sse.session_list import SessionList, read_list
@@ -43,6 +43,48 @@ class SearchParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     q: Annotated[str, Meta(max_length=4_096)]
     limit: Limit = 20
     session: SessionId | None = None
+    state: SessionState | None = None
+    tag: str | None = None
+    family: str | None = None
+    place: str | None = None
+    agent: str | None = None
+    pinned: bool | None = None
+    archived: bool | None = None
+
+
+class LookupQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The first or the last letters of a session id, or an address."""
+
+    prefix: Annotated[str, Meta(max_length=64)] | None = None
+    suffix: Annotated[str, Meta(max_length=64)] | None = None
+    address: Annotated[str, Meta(max_length=8_192)] | None = None
+    limit: Limit = 20
+
+
+class FeedQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The events after a position of the feed; without one, no events and the present position."""
+
+    after: Position | None = None
+    limit: Limit = 500
+
+
+class FoundSessions(msgspec.Struct, frozen=True, kw_only=True):
+    """The sessions that were found; none if nothing matches."""
+
+    sessions: tuple[SessionInfo, ...]
+
+
+class SessionAddresses(msgspec.Struct, frozen=True, kw_only=True):
+    """The spellings of the addresses that lead to a session."""
+
+    addresses: tuple[str, ...]
+
+
+class AddressToResolve(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The address whose session is found or created, and the time to live of the session."""
+
+    address: Annotated[str, Meta(max_length=8_192)]
+    ttl: Ttl | None = None
 
 
 class NewSession(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,7 +121,7 @@ class EventsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     limit: Limit = 500
 
 
-class Windows(msgspec.Struct, frozen=True, kw_only=True):
+class WindowList(msgspec.Struct, frozen=True, kw_only=True):
     """All windows of a session, oldest first."""
 
     windows: tuple[Window, ...]
@@ -88,7 +130,11 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
 async def list_sessions(call: ApiRequest[NoInput, SessionListQuery]) -> ApiResponse:
     """List a page of sessions."""
     query = call.query
-    wanted = SessionFilter(
+    return ApiResponse(value=await read_list(call.owned, _filter(query), query.after, query.limit))
+
+
+def _filter(query: SessionListQuery | SearchParameters) -> SessionFilter:
+    return SessionFilter(
         state=query.state,
         tag=query.tag,
         family=query.family,
@@ -97,13 +143,43 @@ async def list_sessions(call: ApiRequest[NoInput, SessionListQuery]) -> ApiRespo
         pinned=query.pinned,
         archived=query.archived,
     )
-    return ApiResponse(value=await read_list(call.owned, wanted, query.after, query.limit))
+
+
+async def look_up(call: ApiRequest[NoInput, LookupQuery]) -> ApiResponse:
+    """Find sessions by the first or last letters of an id, or the one that an address leads to. None is created."""
+    match call.query:
+        case LookupQuery(prefix=str(prefix), suffix=None, address=None):
+            found = await call.owned.beginning_with(prefix, limit=call.query.limit)
+        case LookupQuery(prefix=None, suffix=str(letters), address=None):
+            found = await call.run(commands.ending_with(letters, limit=call.query.limit, owner=call.owner))
+        case LookupQuery(prefix=None, suffix=None, address=str(spelling)):
+            found = (await call.owned.at(await _address(call, spelling)),)
+        case _:
+            raise invalid("pass one of `prefix`, `suffix` and `address`", hint="/api/lookup?prefix=ses_01kb")
+    return ApiResponse(value=FoundSessions(sessions=found))
+
+
+async def resolve_address(call: ApiRequest[AddressToResolve, NoInput]) -> ApiResponse:
+    """Return the session of an address, and whether it was created, resumed or replaced."""
+    return ApiResponse(value=await call.owned.resolve(await _address(call, call.body.address), ttl=call.body.ttl))
+
+
+async def read_feed(call: ApiRequest[NoInput, FeedQuery]) -> ApiResponse:
+    """List a page of the events of all sessions of the caller."""
+    return ApiResponse(value=await call.run(commands.feed(call.query.after, limit=call.query.limit, owner=call.owner)))
+
+
+async def read_addresses(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
+    """List the addresses of the session."""
+    return ApiResponse(value=SessionAddresses(addresses=await call.owned.handle(call.session).addresses()))
 
 
 async def search(call: ApiRequest[NoInput, SearchParameters]) -> ApiResponse:
     """List the messages that match, best first."""
     query = call.query
-    return ApiResponse(value=await call.owned.search(query.q, session=query.session, limit=query.limit))
+    return ApiResponse(
+        value=await call.owned.search(query.q, filter=_filter(query), session=query.session, limit=query.limit)
+    )
 
 
 async def create_session(call: ApiRequest[NewSession, NoInput]) -> ApiResponse:
@@ -176,12 +252,10 @@ async def read_events(call: ApiRequest[NoInput, EventsQuery]) -> ApiResponse:
 
 async def read_lineage(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
     """List every window of the session."""
-    return ApiResponse(value=Windows(windows=await call.run(commands.lineage(call.session, owner=call.owner))))
+    return ApiResponse(value=WindowList(windows=await call.run(commands.lineage(call.session, owner=call.owner))))
 
 
-async def _address(
-    call: ApiRequest[Any, Any], spelling: str
-) -> Address:  # Any: operations with different bodies use it
+async def _address(call: ApiRequest[B, Q], spelling: str) -> Address:
     """Parse the address and check that this caller may use it."""
     return await client_address(
         spelling, host=call.owned.host, roots=call.service.agent_roots, operator=call.caller.operator
@@ -228,6 +302,47 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         query=SearchParameters,
         answer=SearchPage,
         problems=(404,),
+    ),
+    Operation(
+        method="GET",
+        path="/api/lookup",
+        name="look_up",
+        summary="Find sessions by the first or last letters of an id, or by an address. Creates nothing.",
+        run=look_up,
+        body=NoInput,
+        query=LookupQuery,
+        answer=FoundSessions,
+        problems=(404,),
+    ),
+    Operation(
+        method="POST",
+        path="/api/resolve",
+        name="resolve_address",
+        summary="Find or create the session of an address, and tell whether it was created, resumed or replaced.",
+        run=resolve_address,
+        body=AddressToResolve,
+        query=NoInput,
+        answer=Resolved,
+    ),
+    Operation(
+        method="GET",
+        path="/api/feed",
+        name="read_feed",
+        summary="List a page of the events of all the caller's sessions, in the order of their writing.",
+        run=read_feed,
+        body=NoInput,
+        query=FeedQuery,
+        answer=FeedPage,
+    ),
+    Operation(
+        method="GET",
+        path="/api/sessions/{session}/addresses",
+        name="read_addresses",
+        summary="List the addresses that lead to a session.",
+        run=read_addresses,
+        body=NoInput,
+        query=NoInput,
+        answer=SessionAddresses,
     ),
     Operation(
         method="GET",
@@ -311,6 +426,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         run=read_lineage,
         body=NoInput,
         query=NoInput,
-        answer=Windows,
+        answer=WindowList,
     ),
 )

@@ -6,12 +6,16 @@ import msgspec
 from msgspec import Meta
 
 from backstay.errors import InvalidPayload
+from backstay.model.addresses.address import Address
 from backstay.model.ids import MessageId, SessionId, TurnId
 from backstay.model.message import NewMessage
-from backstay.model.turn import IfBusy, ToolCallRecord, TurnInfo
+from backstay.model.session import SessionInfo, Ttl
+from backstay.model.turn import IfBusy, ToolCallRecord, TurnInfo, TurnState
 from backstay.runtime.turn_handle import Turn
+from backstay.server.auth.agent_roots import client_address
 from backstay.server.http.api_request import ApiRequest, ApiResponse, NoInput
 from backstay.server.http.operation import AnyOperation, Operation
+from backstay.server.http.problems import invalid
 from backstay.server.routes.message_content import MessageBody, content_of
 from backstay.store import commands
 
@@ -21,26 +25,41 @@ Name = Annotated[str, Meta(min_length=1, max_length=256)]
 class NewTurn(MessageBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An input, the agent that answers it, and what happens if another turn is running.
 
-    An agent that no process serves or has served is rejected, unless `allow_unserved` queues the message for it.
+    An agent that no process serves or has served is rejected, unless `allow_unserved` queues the message for it. With
+    null as its agent, the one that was asked last in the session answers.
     """
 
-    agent: Name = "default"
+    agent: Name | None = "default"
     if_busy: IfBusy = "enqueue"
     allow_unserved: bool = False
+
+
+class SentTurn(NewTurn, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An input for a session, or for an address whose session is created if there is none."""
+
+    session: SessionId | None = None
+    address: Annotated[str, Meta(max_length=8_192)] | None = None
+    ttl: Ttl | None = None
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Finished messages of an agent that runs elsewhere."""
 
     messages: Annotated[tuple[NewMessage, ...], Meta(min_length=1)]
+    if_busy: IfBusy = "enqueue"
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn that is now durable. `repeated`: the same request was accepted before, and this is its turn."""
+    """A turn that is now durable. `repeated`: the same request was accepted before, and this is its turn.
+
+    `state` tells whether it runs or waits; `event` is the number of the first event of the turn.
+    """
 
     id: TurnId
     session: SessionId
     repeated: bool
+    state: TurnState
+    event: int
     forked_from: SessionId | None = None
 
 
@@ -48,11 +67,12 @@ class RecordedTurn(msgspec.Struct, frozen=True, kw_only=True):
     """Recorded messages that are now durable. `messages` is empty if they wait, or were recorded before."""
 
     turn: TurnInfo
+    session: SessionInfo
     messages: tuple[MessageId, ...]
     repeated: bool
 
 
-class Turns(msgspec.Struct, frozen=True, kw_only=True):
+class TurnList(msgspec.Struct, frozen=True, kw_only=True):
     """Turns, in the order in which they will run."""
 
     turns: tuple[TurnInfo, ...]
@@ -64,7 +84,7 @@ class QueueOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     turns: tuple[str, ...]
 
 
-class Calls(msgspec.Struct, frozen=True, kw_only=True):
+class CallList(msgspec.Struct, frozen=True, kw_only=True):
     """The tool calls of a turn, with their results."""
 
     calls: tuple[ToolCallRecord, ...]
@@ -83,7 +103,14 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 def submitted(turn: Turn) -> ApiResponse:
     """The response for an accepted turn, with its location."""
-    value = Submitted(id=turn.id, session=turn.session, repeated=turn.repeated, forked_from=turn.forked_from)
+    value = Submitted(
+        id=turn.id,
+        session=turn.session,
+        repeated=turn.repeated,
+        state=turn.accepted_state,
+        event=turn.first_event,
+        forked_from=turn.forked_from,
+    )
     return ApiResponse(value=value, headers={"location": f"/api/turns/{turn.id}"})
 
 
@@ -100,6 +127,34 @@ async def submit(call: ApiRequest[NewTurn, NoInput]) -> ApiResponse:
     return submitted(turn)
 
 
+async def send(call: ApiRequest[SentTurn, NoInput]) -> ApiResponse:
+    """Submit an input to a session or to an address; it is durable when the response is sent."""
+    sent = call.body
+    turn = await call.owned.send(
+        await _target(call),
+        content_of(sent),
+        agent=sent.agent,
+        if_busy=sent.if_busy,
+        request_id=call.request_id,
+        expect_revision=call.expected_revision,
+        ttl=sent.ttl,
+        allow_unserved=sent.allow_unserved,
+    )
+    return submitted(turn)
+
+
+async def _target(call: ApiRequest[SentTurn, NoInput]) -> Address | SessionId:
+    match call.body:
+        case SentTurn(session=str(session), address=None):
+            return session
+        case SentTurn(session=None, address=str(spelling)):
+            return await client_address(
+                spelling, host=call.owned.host, roots=call.service.agent_roots, operator=call.caller.operator
+            )
+        case _:
+            raise invalid("pass either `session` or `address`", hint='{"session": "ses_…", "text": "hello"}')
+
+
 async def steer(call: ApiRequest[MessageBody, NoInput]) -> ApiResponse:
     """Submit an input for the running turn."""
     turn = await call.owned.handle(call.session).steer(content_of(call.body), request_id=call.request_id)
@@ -109,9 +164,16 @@ async def steer(call: ApiRequest[MessageBody, NoInput]) -> ApiResponse:
 async def record(call: ApiRequest[Record, NoInput]) -> ApiResponse:
     """Record messages of an agent that runs elsewhere."""
     recorded = await call.owned.handle(call.session).record(
-        call.body.messages, request_id=call.request_id, expect_revision=call.expected_revision
+        call.body.messages,
+        request_id=call.request_id,
+        if_busy=call.body.if_busy,
+        expect_revision=call.expected_revision,
     )
-    return ApiResponse(value=RecordedTurn(turn=recorded.turn, messages=recorded.messages, repeated=recorded.repeated))
+    return ApiResponse(
+        value=RecordedTurn(
+            turn=recorded.turn, session=recorded.session, messages=recorded.messages, repeated=recorded.repeated
+        )
+    )
 
 
 async def read_turn(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
@@ -131,9 +193,14 @@ async def resume(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
     return submitted(await call.owned.resume(call.turn))
 
 
+async def resume_session(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
+    """Resume the last turn of a session."""
+    return submitted(await call.owned.handle(call.session).resume())
+
+
 async def read_waiting(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
     """List the waiting turns."""
-    return ApiResponse(value=Turns(turns=await call.run(commands.waiting(call.session, owner=call.owner))))
+    return ApiResponse(value=TurnList(turns=await call.run(commands.waiting(call.session, owner=call.owner))))
 
 
 async def reorder(call: ApiRequest[QueueOrder, NoInput]) -> ApiResponse:
@@ -142,7 +209,7 @@ async def reorder(call: ApiRequest[QueueOrder, NoInput]) -> ApiResponse:
     turns = await call.run(
         commands.reorder(call.session, order, expect_revision=call.expected_revision, owner=call.owner)
     )
-    return ApiResponse(value=Turns(turns=turns))
+    return ApiResponse(value=TurnList(turns=turns))
 
 
 async def edit_waiting(call: ApiRequest[MessageBody, NoInput]) -> ApiResponse:
@@ -162,7 +229,7 @@ async def release(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
 
 async def read_calls(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
     """List the turn's tool calls."""
-    return ApiResponse(value=Calls(calls=await call.run(commands.calls(call.turn, owner=call.owner))))
+    return ApiResponse(value=CallList(calls=await call.run(commands.calls(call.turn, owner=call.owner))))
 
 
 async def decide(call: ApiRequest[Decision, NoInput]) -> ApiResponse:
@@ -192,6 +259,20 @@ async def decide(call: ApiRequest[Decision, NoInput]) -> ApiResponse:
 
 
 OPERATIONS: tuple[AnyOperation, ...] = (
+    Operation(
+        method="POST",
+        path="/api/turns",
+        name="send_turn",
+        summary="Submit a message to a session, or to an address. The response means that it is durable.",
+        run=send,
+        body=SentTurn,
+        query=NoInput,
+        answer=Submitted,
+        status=202,
+        problems=(404,),
+        revision=True,
+        request_id=True,
+    ),
     Operation(
         method="POST",
         path="/api/sessions/{session}/turns",
@@ -237,7 +318,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         run=read_waiting,
         body=NoInput,
         query=NoInput,
-        answer=Turns,
+        answer=TurnList,
     ),
     Operation(
         method="PUT",
@@ -247,7 +328,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         run=reorder,
         body=QueueOrder,
         query=NoInput,
-        answer=Turns,
+        answer=TurnList,
         revision=True,
     ),
     Operation(
@@ -304,8 +385,19 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="POST",
         path="/api/turns/{turn}/resume",
         name="resume_turn",
-        summary="Resume the last turn if it was interrupted: same input, same ledger, no output twice.",
+        summary="Resume the last turn, if it was interrupted, with the same input and ledger. No output is repeated.",
         run=resume,
+        body=NoInput,
+        query=NoInput,
+        answer=Submitted,
+        status=202,
+    ),
+    Operation(
+        method="POST",
+        path="/api/sessions/{session}/resume",
+        name="resume_session",
+        summary="Resume the last turn of the session, if it was interrupted.",
+        run=resume_session,
         body=NoInput,
         query=NoInput,
         answer=Submitted,
@@ -319,13 +411,13 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         run=read_calls,
         body=NoInput,
         query=NoInput,
-        answer=Calls,
+        answer=CallList,
     ),
     Operation(
         method="PUT",
         path="/api/turns/{turn}/calls/{call}/decision",
         name="decide_call",
-        summary="Approve or deny a tool call.",
+        summary="Approve or deny a tool call. An interrupted turn then continues.",
         run=decide,
         body=Decision,
         query=NoInput,

@@ -20,7 +20,7 @@ from backstay.server.auth.caller import Caller
 from backstay.server.server_state import ServerState
 from backstay.server.sse.coalesced_reads import Change, EncodedPage
 from backstay.server.sse.session_list import first_page
-from backstay.server.sse.sse_connection import Dismissed, Gone, SseConnection
+from backstay.server.sse.sse_connection import ClientDisconnected, SseConnection, TokenInvalid
 from backstay.server.sse.stream_cursor import StreamPosition, encode, spell
 from backstay.server.telemetry.logs import log
 
@@ -60,9 +60,9 @@ class EventStream:
             disconnect = await stack.enter_async_context(self._connection.watched(receive, subscription.changed))
             try:
                 await self._send_events(send, subscription, disconnect)
-            except Gone:
+            except ClientDisconnected:
                 return
-            except Dismissed:
+            except TokenInvalid:
                 pass
             except BackstayError as error:
                 # The store failed or was closed. The client can reconnect with the last id and continue.
@@ -76,7 +76,7 @@ class EventStream:
         await self._connection.write(send, b"retry: %d\n\n" % RETRY_MS)
         while not self._service.streams.closing:
             if disconnect.done():
-                raise Gone
+                raise ClientDisconnected
             subscription.changed.clear()
             if await self._send_changes(send, subscription) or await self._send_sessions(send, subscription):
                 continue
@@ -104,7 +104,7 @@ class EventStream:
             batch.add(_frame(encoded.page.gap, _encode({"session": session, "seen": seen})))
         for event, data in zip(encoded.page.events, encoded.events, strict=True):
             self._stand(session, event.cursor)
-            batch.add(_frame("story", data, self._cursor()))
+            batch.add(_frame("event", data, self._cursor()))
             self._count(event)
             if isinstance(event.body, SessionDeleted):
                 self._stop_following(session)

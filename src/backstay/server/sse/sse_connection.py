@@ -19,11 +19,11 @@ HEADERS = [
 ]
 
 
-class Gone(Exception):
+class ClientDisconnected(Exception):
     """The client has disconnected or reads too slowly: stop, and send nothing more."""
 
 
-class Dismissed(Exception):
+class TokenInvalid(Exception):
     """The client's token is no longer valid: close the stream."""
 
 
@@ -45,7 +45,7 @@ class SseConnection:
         """Send bytes; return when the socket has accepted them.
 
         Raises:
-            Gone: The client did not accept them in time.
+            ClientDisconnected: The client did not accept them in time.
         """
         if frames:
             await self._send(send, {"type": "http.response.body", "body": frames, "more_body": True})
@@ -58,8 +58,8 @@ class SseConnection:
         """Wait for `news`, or send a heartbeat after a while; then check that the token is still valid.
 
         Raises:
-            Dismissed: The token was revoked or has expired.
-            Gone: The client did not accept the heartbeat in time.
+            TokenInvalid: The token was revoked or has expired.
+            ClientDisconnected: The client did not accept the heartbeat in time.
         """
         try:
             async with asyncio.timeout(self._seconds()):
@@ -94,7 +94,7 @@ class SseConnection:
         if (is_over and now >= self._recheck_at) or now - self._checked >= self._service.settings.heartbeat_seconds:
             self._checked = now
             if not await self._service.still_holds(self._caller):
-                raise Dismissed
+                raise TokenInvalid
             if is_over:
                 self._recheck_at = now + self._backoff.delay()
 
@@ -106,7 +106,7 @@ class SseConnection:
         except TimeoutError as error:
             self._service.metrics.slow_readers.add()
             log.warning("slow reader disconnected", extra={"owner": self._caller.owner})
-            raise Gone from error
+            raise ClientDisconnected from error
 
 
 async def _wait_for_disconnect(receive: Receive, news: asyncio.Event) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,6 +19,37 @@ from backstay.server.web.static_files import KINDS, Files
 PUBLIC = frozenset({"/", "/healthz", "/readyz", "/login"})
 RUNNING = Described("backstay_store_turns_running", "gauge", "Running turns in all processes of this store.")
 WAITING = Described("backstay_store_turns_waiting", "gauge", "Waiting turns in all sessions of this store.")
+
+
+# Any: a JSON Schema is arbitrary JSON.
+PageSchema = dict[str, Any]
+
+
+def _page(name: str, summary: str, media_type: str, schema: PageSchema, *statuses: int) -> PageSchema:
+    """A page in the OpenAPI document."""
+    content = {"content": {media_type: {"schema": schema}}}
+    responses = {str(status): {"description": summary} | content for status in statuses}
+    public: PageSchema = {"security": []} if name in ("health", "readiness") else {}
+    return {"get": {"operationId": name, "summary": summary, "tags": ["pages"], "responses": responses} | public}
+
+
+_STATUS: PageSchema = {
+    "type": "object",
+    "required": ["status"],
+    "properties": {
+        "status": {"type": "string"},
+        "code": {"type": "string"},
+        "reason": {"type": "string"},
+        "waiting_workers": {"type": "array", "items": {"type": "object"}},
+    },
+}
+# The pages for programs.
+DOCUMENTED_PAGES: PageSchema = {
+    "/healthz": _page("health", "Whether the process answers.", "application/json", _STATUS, 200),
+    "/readyz": _page("readiness", "Whether the server and its store answer.", "application/json", _STATUS, 200, 503),
+    "/metrics": _page("metrics", "Metrics for Prometheus, for the operator.", "text/plain", {"type": "string"}, 200),
+    "/api/openapi.json": _page("document", "This document.", "application/json", {"type": "object"}, 200),
+}
 
 
 class Pages:

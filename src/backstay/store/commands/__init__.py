@@ -1,8 +1,8 @@
 """The commands of the store: one function per verb, which checks its arguments and returns a value to run.
 
 `Store` offers each of them as a method; `store.submit(…)` is `store.run(commands.submit(…))`. Every command is one
-transaction: when it returns it is durable, when it raises nothing has changed. Every command that takes a session,
-turn or blob takes its owner too; what belongs to another owner is `NotFound`, exactly like what does not exist.
+transaction: once it has returned it is durable, and if it raises nothing has changed. Every command that takes a
+session, turn or blob takes its owner too. A record of another owner raises `NotFound`, like a missing one.
 """
 
 from backstay.store.commands.access_tokens import add_token, redeem, revoke_token, token, tokens
@@ -12,9 +12,11 @@ from backstay.store.commands.lease_holder import (
     NOTHING,
     checkpoint,
     compact,
+    decided,
     finish,
     inbox,
     interrupted,
+    is_stored,
     renew,
     resume,
     rotate,
@@ -27,14 +29,17 @@ from backstay.store.commands.lookup import (
     badges,
     beginning_with,
     calls,
+    ending_with,
     events_after,
     feed,
     heads,
+    last_turn,
     ledger,
     lineage,
     list_sessions,
     message_position,
     messages,
+    rest_of_turn,
     revision,
     session,
     snapshot,
@@ -91,11 +96,13 @@ __all__ = [
     "checkpoint",
     "compact",
     "create",
+    "decided",
     "delete",
     "deny",
     "edit",
     "edit_waiting",
     "end",
+    "ending_with",
     "events_after",
     "feed",
     "file",
@@ -107,6 +114,8 @@ __all__ = [
     "heads",
     "inbox",
     "interrupted",
+    "is_stored",
+    "last_turn",
     "ledger",
     "lineage",
     "list_sessions",
@@ -128,6 +137,7 @@ __all__ = [
     "reorder",
     "requested",
     "resolve",
+    "rest_of_turn",
     "resume",
     "retry",
     "revision",

@@ -17,14 +17,14 @@ def add_token(
     access: TokenAccess = "full",
     expires_by: int | None = None,
 ) -> Write[Token]:
-    """Store a token of an owner. However many processes add the same one, it is added once; revoked stays revoked.
+    """Store a token of an owner. A token that exists already is returned unchanged, even if it was revoked.
 
     Args:
         owner: The owner that the token authenticates.
         name: A name for people.
         hash: The SHA-256 of the token's text.
         kind: What the token is for.
-        seconds: How long it is valid; None: for ever.
+        seconds: How long it is valid; None: forever.
         access: With `read`, servers refuse every change.
         expires_by: When it expires at the latest, in milliseconds since 1970.
 
@@ -38,7 +38,7 @@ def add_token(
     return Write(
         name="add_token",
         owner=owner,
-        look_first=True,
+        read_first=True,
         wakes=False,
         verb=lambda tx: token_store.add(
             tx,
@@ -65,7 +65,7 @@ def token(hash: bytes) -> Read[Token]:
     Raises:
         NotFound: No owner has this token, or it was revoked.
         TokenExpired: The token has expired.
-        InvalidPayload: The hash is not one.
+        InvalidPayload: The hash is not a SHA-256.
     """
     digest = check_digest(hash)
     return Read(name="token", owner=None, snapshot=False, verb=lambda tx: token_store.get(tx, digest))
@@ -90,15 +90,19 @@ def redeem(link: bytes, *, hash: bytes, name: str, seconds: float) -> Write[Toke
     """
     spent, digest = check_digest(link), check_digest(hash)
     return Write(
-        name="redeem", owner=None, wakes=False, verb=lambda tx: token_store.redeem(tx, spent, digest, name, seconds)
+        name="redeem",
+        owner=None,
+        read_first=True,
+        wakes=False,
+        verb=lambda tx: token_store.redeem(tx, spent, digest, name, seconds),
     )
 
 
-def tokens(*, owner: str) -> Read[tuple[Token, ...]]:
-    """Read the valid tokens of an owner, without links.
+def tokens(*, owner: str | None) -> Read[tuple[Token, ...]]:
+    """Read the valid tokens of an owner, or of all owners, without links.
 
     Args:
-        owner: The owner of the tokens.
+        owner: The owner of the tokens; None: all owners.
 
     Returns:
         The tokens.
@@ -123,7 +127,7 @@ def revoke_token(token: TokenId, *, owner: str) -> Write[Token]:
     return Write(
         name="revoke_token",
         owner=owner,
-        look_first=True,
+        read_first=True,
         wakes=False,
         verb=lambda tx: token_store.revoke(tx, which, owner),
     )

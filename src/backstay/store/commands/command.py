@@ -16,29 +16,43 @@ T_co = TypeVar("T_co", covariant=True)
 class Write(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
     """A verb that is one write transaction, and returns a `T_co`.
 
-    `durable` writes survive power loss, others only the death of the process. An `alone` write shares its transaction
-    with no other. With `look_first` the verb often has nothing to change; then nothing is written and the version
-    stays. With `registers` the verb may take a lease, so the worker must be registered first: other
-    processes must see that it is alive. With `wakes` the verb appends events, so followers of the session are woken.
+    Attributes:
+        name: The name of the verb, for metrics.
+        owner: The owner whose data it concerns; None: all owners.
+        verb: The function of a transaction.
+        durable: Whether it survives power loss; otherwise it survives only the death of the process.
+        exclusive: Whether it shares its transaction with no other write.
+        read_first: Whether it often has nothing to change: then nothing is written, and the version stays.
+        registers: Whether it may take a lease: then the worker is registered first, so that other processes see that
+            it is alive.
+        wakes: Whether it appends events: then the followers of the session are woken.
+        glance: A single statement that reads the result of a verb that has nothing to change; None if it must run.
     """
 
     name: str
     owner: str | None
     verb: Callable[[Transaction], T_co]
     durable: bool = True
-    alone: bool = False
-    look_first: bool = False
+    exclusive: bool = False
+    read_first: bool = False
     registers: bool = False
     wakes: bool = True
+    glance: Callable[[Transaction], T_co | None] | None = None
 
 
 class Read(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
     """A verb that only reads, and returns a `T_co`.
 
-    It reads one consistent `snapshot`; without, it is a single statement, which is consistent by itself.
+    Attributes:
+        name: The name of the verb, for metrics.
+        owner: The owner whose data it concerns; None: all owners.
+        verb: The function of a transaction.
+        snapshot: Whether it needs one consistent snapshot; otherwise it is a single statement.
+        long: Whether it never runs on the thread of an event loop; others may, within the engine's budget.
     """
 
     name: str
     owner: str | None
     verb: Callable[[Transaction], T_co]
     snapshot: bool = True
+    long: bool = False

@@ -1,4 +1,4 @@
-"""Commands that look after the store as a whole, for all owners."""
+"""Commands that maintain the whole store, for all owners."""
 
 from collections.abc import Collection
 
@@ -35,19 +35,19 @@ def rebuild_index() -> Write[None]:
 
 
 def set_search_languages(languages: Collection[str]) -> Write[tuple[str, ...]]:
-    """Choose the languages whose word forms a search finds too, for all who search this database.
+    """Set the languages whose word forms a search also finds, for all users of this database.
 
-    A search finds more by that, never less. Messages that are indexed already follow when `index` runs next, the
-    newest first.
+    A search then finds more, never less. Messages that are indexed already follow when `index` runs next, the newest
+    first.
 
     Args:
-        languages: The names of the languages. SQLite has none.
+        languages: The names of the languages. An SQLite store supports none.
 
     Returns:
-        The languages from now on.
+        The new languages.
 
     Raises:
-        ConfigError: The store does not have a language.
+        ConfigError: The store does not support one of the languages.
         InvalidPayload: `languages` is not a list of names.
     """
     check_names("languages", languages)
@@ -57,4 +57,4 @@ def set_search_languages(languages: Collection[str]) -> Write[tuple[str, ...]]:
             tx, [check_name("a language", name, tx.limits.name_bytes) for name in languages]
         )
 
-    return Write(name="set_search_languages", owner=None, look_first=True, wakes=False, verb=set_languages)
+    return Write(name="set_search_languages", owner=None, read_first=True, wakes=False, verb=set_languages)

@@ -5,7 +5,16 @@ from functools import partial
 
 from backstay.model.content import Body, Text, Thought
 from backstay.model.history.unsynced import UNSYNCED_BYTES, Words
-from backstay.model.ids import SessionId, TurnId, WindowId, check_session_id, check_turn_id, check_window_id
+from backstay.model.ids import (
+    MessageId,
+    SessionId,
+    TurnId,
+    WindowId,
+    check_message_id,
+    check_session_id,
+    check_turn_id,
+    check_window_id,
+)
 from backstay.model.message import MessagePage, NewMessage
 from backstay.model.turn import Checkpointed, Compacting, Finished, Inbox, OpenTurn, Outcome, Renewed, Rotated
 from backstay.store.commands.command import Read, Write
@@ -13,6 +22,7 @@ from backstay.store.commands.input_checks import check_bodies, check_names, chec
 from backstay.store.session_row import find_held
 from backstay.store.verbs import session_queries
 from backstay.store.verbs.history import branches, compaction_turn
+from backstay.store.verbs.history.window_segments import origin_of
 from backstay.store.verbs.turns import lifecycle, resumption
 
 NOTHING: Mapping[str, int] = {}
@@ -43,6 +53,7 @@ def resume(turn: TurnId, *, owner: str, agents: Collection[str] | None = None) -
     return Write(
         name="resume",
         owner=owner,
+        read_first=True,
         registers=agents is None or bool(agents),
         verb=lambda tx: resumption.resume(tx, which, owner, agents),
     )
@@ -67,6 +78,22 @@ def interrupted(agents: Collection[str], *, within: float = 3600.0) -> Read[tupl
         owner=None,
         verb=lambda tx: tuple(session_queries.interrupted(tx, agents, tx.now - round(within * 1000))),
     )
+
+
+def decided(agents: Collection[str]) -> Read[tuple[tuple[TurnId, str], ...]]:
+    """List the interrupted turns that shall continue, because a person has decided about one of their tool calls.
+
+    Args:
+        agents: The agents of the turns.
+
+    Returns:
+        The turns, each with its owner.
+
+    Raises:
+        InvalidPayload: `agents` is not a list of names.
+    """
+    check_names("agents", agents)
+    return Read(name="decided", owner=None, verb=lambda tx: tuple(session_queries.decided(tx, agents)))
 
 
 def renew(turn: OpenTurn) -> Write[Renewed]:
@@ -97,6 +124,20 @@ def inbox(turn: OpenTurn) -> Read[Inbox]:
         LeaseLost: The turn is no longer this holder's.
     """
     return Read(name="inbox", owner=turn.owner, snapshot=False, verb=lambda tx: find_held(tx, turn).inbox())
+
+
+def is_stored(turn: OpenTurn, message: MessageId) -> Read[bool]:
+    """Read whether a message that the holder has seen in the session still exists: a database can lose commits.
+
+    Args:
+        turn: The open turn.
+        message: The message.
+
+    Returns:
+        Whether it exists.
+    """
+    which = check_message_id(message)
+    return Read(name="is_stored", owner=turn.owner, snapshot=False, verb=lambda tx: origin_of(tx, which) is not None)
 
 
 def checkpoint(
@@ -192,7 +233,7 @@ def rotate(
         turn: The open turn, if its holder rotates the session within it.
 
     Returns:
-        The window that the session reads now.
+        The current window of the session.
 
     Raises:
         NotFound: The owner has no such session.
@@ -204,6 +245,7 @@ def rotate(
     return Write(
         name="rotate",
         owner=owner,
+        read_first=True,
         verb=lambda tx: branches.rotate(
             tx, where, owner, parent=before, summaries=summary, keep_from=keep_from, turn=turn
         ),
@@ -233,7 +275,7 @@ def compact(session: SessionId, *, owner: str, seen: MessagePage | None = None) 
     return Write(
         name="compact",
         owner=owner,
-        look_first=True,
+        read_first=True,
         registers=True,
         verb=lambda tx: compaction_turn.compact(tx, where, owner, seen),
     )

@@ -16,7 +16,7 @@ from backstay.model.ids import (
     check_turn_id,
     check_window_id,
 )
-from backstay.model.message import MessagePage
+from backstay.model.message import Message, MessagePage
 from backstay.model.operations.store_info import OwnerUsage
 from backstay.model.session import SessionCursor, SessionFilter, SessionInfo, SessionPage
 from backstay.model.turn import ToolCallRecord, TurnInfo
@@ -41,7 +41,7 @@ LATEST = SnapshotQuery()
 
 
 def usage(*, owner: str) -> Read[OwnerUsage]:
-    """Read how much an owner stores. Costs the same however much it is.
+    """Read how much an owner stores. The cost does not depend on the amount.
 
     Args:
         owner: The owner.
@@ -56,7 +56,7 @@ def usage(*, owner: str) -> Read[OwnerUsage]:
 
 
 def session(session: SessionId, *, owner: str) -> Read[SessionInfo]:
-    """Read a session as it is now. Never shows a turn as running whose holder is gone.
+    """Read a session as it is now. A turn whose holder is gone is never shown as running.
 
     Args:
         session: The session.
@@ -110,7 +110,7 @@ def list_sessions(
     after: SessionCursor | None = None,
     limit: int = 50,
 ) -> Read[SessionPage]:
-    """Read a page of sessions, newest activity first. Costs the same however many sessions there are.
+    """Read a page of sessions, newest activity first. The cost does not depend on the number of sessions.
 
     Args:
         owner: The owner of the sessions.
@@ -132,13 +132,14 @@ def list_sessions(
 
     def page(tx: Transaction) -> SessionPage:
         found, more = session_queries.sessions(tx, owner, check_filter(tx, filter), after, limit)
-        return SessionPage(sessions=tuple(door.value(tx.now) for door in found), next=more)
+        now = tx.now
+        return SessionPage(sessions=tuple([row.value(now) for row in found]), next=more)
 
     return Read(name="list", owner=owner, snapshot=False, verb=page)
 
 
 def at(address: Address, *, owner: str) -> Read[SessionInfo]:
-    """Read the session that an address leads to, living or not. Creates nothing.
+    """Read the session that an address points to, open or not. Creates nothing.
 
     Args:
         address: The address. A workspace address without a host is one of this machine.
@@ -148,12 +149,15 @@ def at(address: Address, *, owner: str) -> Read[SessionInfo]:
         The session.
 
     Raises:
-        NotFound: The address leads nowhere yet.
-        InvalidPayload: The address is not one.
+        NotFound: The address does not point to a session yet.
+        InvalidPayload: The value is not an address.
     """
     check_address(address)
     return Read(
-        name="at", owner=owner, verb=lambda tx: session_queries.at(tx, address.on(tx.host), owner).value(tx.now)
+        name="at",
+        owner=owner,
+        snapshot=False,
+        verb=lambda tx: session_queries.at(tx, address.on(tx.host), owner).value(tx.now),
     )
 
 
@@ -182,6 +186,31 @@ def beginning_with(prefix: str, *, owner: str, limit: int = 20) -> Read[tuple[Se
     return Read(name="beginning_with", owner=owner, snapshot=False, verb=found)
 
 
+def ending_with(letters: str, *, owner: str, limit: int = 20) -> Read[tuple[SessionInfo, ...]]:
+    """Read the sessions whose ids end with some letters, the older first. It reads the ids of all of them.
+
+    Args:
+        letters: The end of the ids.
+        owner: The owner of the sessions.
+        limit: How many sessions are returned at most.
+
+    Returns:
+        The sessions.
+
+    Raises:
+        InvalidPayload: An argument is not valid.
+    """
+    check_limit(limit)
+    check_kind("the end of an id", letters, str)
+
+    def found(tx: Transaction) -> tuple[SessionInfo, ...]:
+        if not (letters.isascii() and letters.isalnum() and letters == letters.lower()):
+            return ()
+        return tuple(door.value(tx.now) for door in session_queries.ending_with(tx, letters, owner, limit))
+
+    return Read(name="ending_with", owner=owner, snapshot=False, verb=found)
+
+
 def messages(
     session: SessionId,
     *,
@@ -202,10 +231,10 @@ def messages(
         last: How many messages are read at most, from the end.
 
     Returns:
-        The messages and where they stand.
+        The messages and their positions.
 
     Raises:
-        NotFound: The owner has no such session, or the session no such window.
+        NotFound: The owner has no such session, or the session has no such window.
         InvalidPayload: A position is not a whole number.
     """
     where, which = check_session_id(session), None if window is None else check_window_id(window)
@@ -231,7 +260,7 @@ def message_position(session: SessionId, message: MessageId, *, owner: str) -> R
         The position.
 
     Raises:
-        NotFound: The owner has no such session, or the session does not read the message.
+        NotFound: The owner has no such session, or its history does not contain the message.
     """
     where, which = check_session_id(session), check_message_id(message)
     return Read(
@@ -239,8 +268,27 @@ def message_position(session: SessionId, message: MessageId, *, owner: str) -> R
     )
 
 
+def rest_of_turn(message: MessageId, *, owner: str, limit: int = 100) -> Read[tuple[Message, ...]]:
+    """Read a message, whichever session it is in, and the messages that its turn added after it.
+
+    Args:
+        message: The message.
+        owner: The owner of its session.
+        limit: How many messages are read at most.
+
+    Returns:
+        The messages, in the window in which they were written.
+
+    Raises:
+        NotFound: The owner has no such message.
+        InvalidPayload: The limit is not valid.
+    """
+    which, most = check_message_id(message), check_limit(limit)
+    return Read(name="rest_of_turn", owner=owner, verb=lambda tx: session_queries.rest_of_turn(tx, which, owner, most))
+
+
 def snapshot(session: SessionId, query: SnapshotQuery = LATEST, *, owner: str) -> Read[SessionSnapshot]:
-    """Read a page of a session with all that is known of its turns, as it stands after `session.last_event`.
+    """Read a page of a session with the state of its turns, as of `session.last_event`.
 
     A reader that follows the event log from that number on misses no event and reads none twice.
 
@@ -253,7 +301,7 @@ def snapshot(session: SessionId, query: SnapshotQuery = LATEST, *, owner: str) -
         The page.
 
     Raises:
-        NotFound: The owner has no such session, or the session no such window or message.
+        NotFound: The owner has no such session, or the session has no such window or message.
         InvalidPayload: The query is not valid.
     """
     where = check_session_id(session)
@@ -262,7 +310,7 @@ def snapshot(session: SessionId, query: SnapshotQuery = LATEST, *, owner: str) -
 
 
 def badges(sessions: Sequence[SessionId], *, owner: str) -> Read[tuple[SessionBadge, ...]]:
-    """Read what a list shows of sessions besides their rows.
+    """Read the badges of sessions: the data that a list shows besides their rows.
 
     Args:
         sessions: The sessions. Those of other owners are left out.
@@ -312,6 +360,24 @@ def turn(turn: TurnId, *, owner: str) -> Read[TurnInfo]:
     return Read(name="turn", owner=owner, verb=lambda tx: session_queries.turn(tx, which, owner))
 
 
+def last_turn(session: SessionId, *, owner: str) -> Read[TurnInfo]:
+    """Read the turn at the end of a session's history: after an interruption, the one that `resume` continues.
+
+    Args:
+        session: The session.
+        owner: The owner of the session.
+
+    Returns:
+        The turn.
+
+    Raises:
+        NotFound: The owner has no such session.
+        NothingToDo: The session has no turn yet.
+    """
+    which = check_session_id(session)
+    return Read(name="last_turn", owner=owner, verb=lambda tx: session_queries.last_turn(tx, which, owner))
+
+
 def waiting(session: SessionId, *, owner: str) -> Read[tuple[TurnInfo, ...]]:
     """Read the waiting turns of a session, in the order of their start.
 
@@ -330,7 +396,7 @@ def waiting(session: SessionId, *, owner: str) -> Read[tuple[TurnInfo, ...]]:
 
 
 def calls(turn: TurnId, *, owner: str) -> Read[tuple[ToolCallRecord, ...]]:
-    """Read the tool calls of a turn and what is known of their effects.
+    """Read the tool calls of a turn, with their effects as far as they are known.
 
     Args:
         turn: The turn.
@@ -364,7 +430,7 @@ def ledger(root: TurnId, *, owner: str) -> Read[tuple[ToolCallRecord, ...]]:
 
 
 def addresses(session: SessionId, *, owner: str) -> Read[tuple[str, ...]]:
-    """Read the addresses that lead to a session.
+    """Read the addresses that point to a session.
 
     Args:
         session: The session.

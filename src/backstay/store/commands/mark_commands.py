@@ -38,6 +38,7 @@ def save_draft(session: SessionId, text: str, *, owner: str) -> Write[Marks]:
         NotFound: The owner has no such session.
         SessionEnded: The session was ended.
         SessionExpired: The session has expired.
+        QuotaExceeded: The owner has reached its limit of stored bytes.
         InvalidPayload: The draft is not text.
         TooLarge: The draft is too long.
     """
@@ -45,7 +46,7 @@ def save_draft(session: SessionId, text: str, *, owner: str) -> Write[Marks]:
     return Write(
         name="save_draft",
         owner=owner,
-        look_first=True,
+        read_first=True,
         wakes=False,
         verb=lambda tx: reader_marks.save_draft(tx, where, owner, text),
     )
@@ -70,7 +71,7 @@ def mark_read(session: SessionId, number: int, *, owner: str) -> Write[Marks]:
     return Write(
         name="mark_read",
         owner=owner,
-        look_first=True,
+        read_first=True,
         wakes=False,
         verb=lambda tx: reader_marks.mark_read(tx, where, owner, number),
     )

@@ -28,7 +28,7 @@ def cancel(turn: TurnId, *, owner: str, take: bool = False) -> Write[TurnInfo]:
     """
     which = check_turn_id(turn)
     return Write(
-        name="cancel", owner=owner, look_first=True, verb=lambda tx: cancellation.cancel(tx, which, owner, take)
+        name="cancel", owner=owner, read_first=True, verb=lambda tx: cancellation.cancel(tx, which, owner, take)
     )
 
 
@@ -48,6 +48,7 @@ def edit_waiting(turn: TurnId, content: Content, *, owner: str) -> Write[TurnInf
         SessionBusy: The turn runs already.
         NothingToDo: The turn has ended, or another turn has taken it as steering.
         Conflict: The turn carries finished messages.
+        QuotaExceeded: The owner has reached its limit of stored bytes.
         InvalidPayload: The input is not valid.
         TooLarge: The input is too long.
     """
@@ -55,13 +56,13 @@ def edit_waiting(turn: TurnId, content: Content, *, owner: str) -> Write[TurnInf
     return Write(
         name="edit_waiting",
         owner=owner,
-        look_first=True,
+        read_first=True,
         verb=lambda tx: turn_queue.edit_waiting(tx, which, owner, parts),
     )
 
 
 def withdraw(turn: TurnId, *, owner: str) -> Write[TurnInfo]:
-    """Take back a turn that still waits.
+    """Withdraw a turn that still waits.
 
     Args:
         turn: The waiting turn.
@@ -76,11 +77,11 @@ def withdraw(turn: TurnId, *, owner: str) -> Write[TurnInfo]:
         NothingToDo: The turn has ended, or another turn has taken it as steering.
     """
     which = check_turn_id(turn)
-    return Write(name="withdraw", owner=owner, look_first=True, verb=lambda tx: turn_queue.withdraw(tx, which, owner))
+    return Write(name="withdraw", owner=owner, read_first=True, verb=lambda tx: turn_queue.withdraw(tx, which, owner))
 
 
 def release(turn: TurnId, *, owner: str) -> Write[TurnInfo]:
-    """Let a held turn, which was imported, start when its time comes. A turn that is not held stays as it is.
+    """Release a held turn of an imported session: it starts when it is next. A turn that is not held is not changed.
 
     Args:
         turn: The waiting turn.
@@ -95,19 +96,19 @@ def release(turn: TurnId, *, owner: str) -> Write[TurnInfo]:
         NothingToDo: The turn has ended, or another turn has taken it as steering.
     """
     which = check_turn_id(turn)
-    return Write(name="release", owner=owner, look_first=True, verb=lambda tx: turn_queue.release(tx, which, owner))
+    return Write(name="release", owner=owner, read_first=True, verb=lambda tx: turn_queue.release(tx, which, owner))
 
 
 def reorder(
     session: SessionId, turns: Sequence[TurnId], *, owner: str, expect_revision: int | None = None
 ) -> Write[tuple[TurnInfo, ...]]:
-    """Let the waiting turns of a session run in this order.
+    """Put the waiting turns of a session into this order.
 
     Args:
         session: The session.
         turns: Each of its waiting turns, once.
         owner: The owner of the session.
-        expect_revision: The revision that the caller has seen; None if any will do.
+        expect_revision: The revision that the session must have; None: any.
 
     Returns:
         The waiting turns in their new order.
@@ -122,7 +123,7 @@ def reorder(
     return Write(
         name="reorder",
         owner=owner,
-        look_first=True,
+        read_first=True,
         verb=lambda tx: turn_queue.reorder(tx, where, owner, order, expect_revision),
     )
 
@@ -135,14 +136,14 @@ def approve(
     arguments_hash: str | None = None,
     run_again: bool = False,
 ) -> Write[ToolCallRecord]:
-    """Allow a tool call that asked for approval.
+    """Approve a tool call that needs approval.
 
     Args:
         turn: The turn that made the call.
         call: The id of the call.
         owner: The owner of the session.
         arguments_hash: The hash of the arguments that were shown to the person.
-        run_again: Allow a call of an interrupted turn that may have run to be made once more, under a new key.
+        run_again: Allow one more run of a call of an interrupted turn that may have run, under a new key.
 
     Returns:
         The call.
@@ -150,26 +151,26 @@ def approve(
     Raises:
         NotFound: The owner has no such turn.
         NothingToDo: The call is not waiting for a decision.
-        Conflict: The call has other arguments.
+        Conflict: The arguments of the call are not the ones that were shown.
     """
     which = check_turn_id(turn)
     if run_again:
         return Write(
             name="approve",
             owner=owner,
-            look_first=True,
+            read_first=True,
             verb=lambda tx: approvals.allow_run_again(tx, which, call, owner, arguments_hash=arguments_hash),
         )
     return Write(
         name="approve",
         owner=owner,
-        look_first=True,
+        read_first=True,
         verb=lambda tx: approvals.decide(tx, which, call, owner, approved=True, arguments_hash=arguments_hash),
     )
 
 
 def deny(turn: TurnId, call: str, *, owner: str, arguments_hash: str | None = None) -> Write[ToolCallRecord]:
-    """Forbid a tool call that asked for approval.
+    """Deny a tool call that needs approval.
 
     Args:
         turn: The turn that made the call.
@@ -183,19 +184,19 @@ def deny(turn: TurnId, call: str, *, owner: str, arguments_hash: str | None = No
     Raises:
         NotFound: The owner has no such turn.
         NothingToDo: The call is not waiting for a decision.
-        Conflict: The call has other arguments.
+        Conflict: The arguments of the call are not the ones that were shown.
     """
     which = check_turn_id(turn)
     return Write(
         name="deny",
         owner=owner,
-        look_first=True,
+        read_first=True,
         verb=lambda tx: approvals.decide(tx, which, call, owner, approved=False, arguments_hash=arguments_hash),
     )
 
 
 def forget(turn: TurnId, *, owner: str) -> Write[TurnInfo]:
-    """Mark an ended turn as one that is not to be shown by its id; its messages stay.
+    """Hide an ended turn from reads by its id. Its messages stay.
 
     Changes neither revision nor context number.
 
@@ -212,5 +213,5 @@ def forget(turn: TurnId, *, owner: str) -> Write[TurnInfo]:
     """
     which = check_turn_id(turn)
     return Write(
-        name="forget", owner=owner, look_first=True, wakes=False, verb=lambda tx: reader_marks.forget(tx, which, owner)
+        name="forget", owner=owner, read_first=True, wakes=False, verb=lambda tx: reader_marks.forget(tx, which, owner)
     )

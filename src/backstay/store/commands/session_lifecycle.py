@@ -7,13 +7,16 @@ from backstay.model.ids import SessionId, check_session_id
 from backstay.model.session import Deleted, Filing, Resolved, SessionInfo, TitleBy, Ttl
 from backstay.store.commands.command import Write
 from backstay.store.commands.input_checks import check_address, check_names, check_owner
-from backstay.store.verbs import session_changes, session_deletion
+from backstay.store.verbs import session_changes, session_deletion, session_queries
 
 NO_NOTES: Mapping[str, str] = {}
 
 
 def resolve(address: Address, *, owner: str, ttl: Ttl | None = None) -> Write[Resolved]:
-    """Find the living session behind an address, or create it, and count one mark of activity.
+    """Find the open session of an address, or create it, and count one mark of activity.
+
+    A lookup within a second of the last mark is not counted and only reads, unless the session has an idle time to
+    live. A mark that only moves the session up in the list is not synced: power loss may take it back.
 
     However many processes resolve the same new address at once, exactly one gets `created`. A session that has ended
     or expired is replaced by a new one with the next generation; it is never revived.
@@ -28,13 +31,15 @@ def resolve(address: Address, *, owner: str, ttl: Ttl | None = None) -> Write[Re
 
     Raises:
         InvalidPayload: An argument is not valid.
-        QuotaExceeded: The owner has as many sessions as it may have.
+        QuotaExceeded: The owner has reached its limit of sessions.
     """
     check_address(address)
     return Write(
         name="resolve",
         owner=owner,
+        durable=False,
         verb=lambda tx: session_changes.resolve(tx, address.on(tx.host), check_owner(tx, owner), ttl),
+        glance=lambda tx: session_queries.resolved(tx, address.on(tx.host), check_owner(tx, owner), ttl),
     )
 
 
@@ -44,14 +49,14 @@ def create(*, owner: str, ttl: Ttl | None = None, metadata: Mapping[str, str] = 
     Args:
         owner: The owner of the session.
         ttl: When the session expires.
-        metadata: A program's own notes on it.
+        metadata: Notes of programs about the session.
 
     Returns:
         The new session.
 
     Raises:
         InvalidPayload: An argument is not valid.
-        QuotaExceeded: The owner has as many sessions as it may have.
+        QuotaExceeded: The owner has reached its limit of sessions, or with metadata its limit of stored bytes.
     """
     return Write(
         name="create",
@@ -76,12 +81,13 @@ def rename(session: SessionId, title: str | None, *, owner: str, by: TitleBy = "
         NotFound: The owner has no such session.
         SessionEnded: The session was ended.
         SessionExpired: The session has expired.
+        QuotaExceeded: The owner has reached its limit of stored bytes.
         InvalidPayload: The title is not valid.
         TooLarge: The title is too long.
     """
     where = check_session_id(session)
     return Write(
-        name="rename", owner=owner, look_first=True, verb=lambda tx: session_changes.rename(tx, where, owner, title, by)
+        name="rename", owner=owner, read_first=True, verb=lambda tx: session_changes.rename(tx, where, owner, title, by)
     )
 
 
@@ -104,12 +110,12 @@ def pin(session: SessionId, pinned: bool, *, owner: str) -> Write[SessionInfo]:
     """
     where = check_session_id(session)
     return Write(
-        name="pin", owner=owner, look_first=True, verb=lambda tx: session_changes.pin(tx, where, owner, pinned)
+        name="pin", owner=owner, read_first=True, verb=lambda tx: session_changes.pin(tx, where, owner, pinned)
     )
 
 
 def archive(session: SessionId, archived: bool, *, owner: str) -> Write[SessionInfo]:
-    """Archive a session or bring it back.
+    """Archive or unarchive a session.
 
     Args:
         session: The session.
@@ -129,7 +135,7 @@ def archive(session: SessionId, archived: bool, *, owner: str) -> Write[SessionI
     return Write(
         name="archive",
         owner=owner,
-        look_first=True,
+        read_first=True,
         verb=lambda tx: session_changes.archive(tx, where, owner, archived),
     )
 
@@ -150,13 +156,14 @@ def tag(session: SessionId, *, owner: str, add: Sequence[str] = (), remove: Sequ
         NotFound: The owner has no such session.
         SessionEnded: The session was ended.
         SessionExpired: The session has expired.
+        QuotaExceeded: The owner has reached its limit of stored bytes.
         InvalidPayload: A tag is not valid, or there are too many.
     """
     where = check_session_id(session)
     check_names("add", add)
     check_names("remove", remove)
     return Write(
-        name="tag", owner=owner, look_first=True, verb=lambda tx: session_changes.tag(tx, where, owner, add, remove)
+        name="tag", owner=owner, read_first=True, verb=lambda tx: session_changes.tag(tx, where, owner, add, remove)
     )
 
 
@@ -167,7 +174,7 @@ def file(session: SessionId, filing: Filing, *, owner: str, expect_revision: int
         session: The session.
         filing: The changes. Metadata is replaced as a whole.
         owner: The owner of the session.
-        expect_revision: The revision that the caller has seen; None if any will do.
+        expect_revision: The revision that the session must have; None: any.
 
     Returns:
         The session.
@@ -177,6 +184,7 @@ def file(session: SessionId, filing: Filing, *, owner: str, expect_revision: int
         RevisionMismatch: The session is at another revision.
         SessionEnded: The session was ended.
         SessionExpired: The session has expired.
+        QuotaExceeded: The owner has reached its limit of stored bytes.
         InvalidPayload: A change is not valid.
     """
     where = check_session_id(session)
@@ -185,13 +193,13 @@ def file(session: SessionId, filing: Filing, *, owner: str, expect_revision: int
     return Write(
         name="file",
         owner=owner,
-        look_first=True,
+        read_first=True,
         verb=lambda tx: session_changes.file(tx, where, owner, filing, expect_revision),
     )
 
 
 def point(address: Address, session: SessionId, *, owner: str) -> Write[SessionInfo]:
-    """Lead an address to a session from now on. Requests that were accepted before are still found.
+    """Point an address to a session. Requests that were accepted before are still found.
 
     Args:
         address: The address. A workspace address without a host is one of this machine.
@@ -205,27 +213,28 @@ def point(address: Address, session: SessionId, *, owner: str) -> Write[SessionI
         NotFound: The owner has no such session.
         SessionEnded: The session was ended.
         SessionExpired: The session has expired.
-        InvalidPayload: The address is not one.
+        QuotaExceeded: The owner has reached its limit of stored bytes.
+        InvalidPayload: The value is not an address.
     """
     check_address(address)
     where = check_session_id(session)
     return Write(
         name="point",
         owner=owner,
-        look_first=True,
+        read_first=True,
         verb=lambda tx: session_changes.point(tx, address.on(tx.host), where, owner),
     )
 
 
 def end(session: SessionId, *, owner: str, expect_revision: int | None = None) -> Write[SessionInfo]:
-    """End a session for good, and cancel its running and waiting turns.
+    """End a session permanently, and cancel its running and waiting turns.
 
-    It stays readable, can be forked, marked as read and deleted, and refuses every other write.
+    It stays readable, and can still be forked, marked as read and deleted. It rejects every other write.
 
     Args:
         session: The session.
         owner: The owner of the session.
-        expect_revision: The revision that the caller has seen; None if any will do.
+        expect_revision: The revision that the session must have; None: any.
 
     Returns:
         The session.
@@ -236,7 +245,7 @@ def end(session: SessionId, *, owner: str, expect_revision: int | None = None) -
     """
     where = check_session_id(session)
     return Write(
-        name="end", owner=owner, look_first=True, verb=lambda tx: session_changes.end(tx, where, owner, expect_revision)
+        name="end", owner=owner, read_first=True, verb=lambda tx: session_changes.end(tx, where, owner, expect_revision)
     )
 
 
@@ -248,7 +257,7 @@ def delete(session: SessionId, *, owner: str, expect_revision: int | None = None
     Args:
         session: The session.
         owner: The owner of the session.
-        expect_revision: The revision that the caller has seen; None if any will do.
+        expect_revision: The revision that the session must have; None: any.
 
     Returns:
         How much was removed and kept.
@@ -261,6 +270,6 @@ def delete(session: SessionId, *, owner: str, expect_revision: int | None = None
     return Write(
         name="delete",
         owner=owner,
-        look_first=True,
+        read_first=True,
         verb=lambda tx: session_deletion.delete(tx, where, owner, expect_revision),
     )

@@ -6,8 +6,8 @@ from backstay.errors import InvalidPayload
 from backstay.model.addresses.address import Address
 from backstay.model.codec import check_name
 from backstay.model.content import Content, parts_of
+from backstay.model.history.chat_messages import MessageLike, new_messages
 from backstay.model.ids import MessageId, SessionId, check_message_id, check_session_id
-from backstay.model.message import NewMessage
 from backstay.model.session import Ttl
 from backstay.model.turn import Accepted, IfBusy, Recorded, TurnInfo
 from backstay.store.commands.command import Read, Write
@@ -33,14 +33,14 @@ def submit(
     """Accept an input, in one transaction with all it needs: address, session, turn, message, lease.
 
     Args:
-        to: A session, or an address whose session is created if there is none.
+        to: A session, or an address. The session of the address is created if needed.
         content: The input.
         owner: The owner of the session.
-        agent: The agent that shall answer. None: the one that was asked last in the session, or else `default`.
-        request_id: Names one request of its owner. A request that was accepted before returns the first turn and
-            writes nothing, by address or by session, even if the address leads elsewhere by now.
-        if_busy: What happens if a turn runs or waits in the session.
-        expect_revision: The revision that the caller has seen; None if any will do.
+        agent: The agent that answers. None: the one that was asked last in the session, or else `default`.
+        request_id: Identifies the request among all requests of the owner. Repeating it returns the first turn and
+            writes nothing, even if the address points to another session by now.
+        if_busy: The policy if a turn runs or waits in the session.
+        expect_revision: The revision that the session must have; None: any.
         ttl: When the session expires. Without it the session keeps the one it has.
         start: Whether this worker serves the agent, or the names of the agents that it serves. If no turn runs,
             the new one starts under this worker's lease; otherwise it waits, durably.
@@ -57,7 +57,7 @@ def submit(
         SessionEnded: The session was ended.
         SessionExpired: The session has expired.
         UnknownAgent: No process serves or has served the agent.
-        QuotaExceeded: The owner stores as much as it may.
+        QuotaExceeded: The owner has reached its limit of stored bytes.
         InvalidPayload: An argument is not valid.
         TooLarge: The input is too long.
     """
@@ -76,6 +76,7 @@ def submit(
     return Write(
         name="submit",
         owner=owner,
+        read_first=request.conditional,
         registers=bool(start),
         verb=lambda tx: submission.submit(tx, located(tx, request), parts),
     )
@@ -83,7 +84,7 @@ def submit(
 
 def record(
     to: Address | SessionId,
-    messages: Sequence[NewMessage],
+    messages: Sequence[MessageLike],
     *,
     owner: str,
     request_id: str | None = None,
@@ -94,12 +95,13 @@ def record(
     """Add the finished messages of a caller that runs its own agent, as one turn.
 
     Args:
-        to: A session, or an address whose session is created if there is none.
-        messages: The messages. A tool result must answer an open call.
+        to: A session, or an address. The session of the address is created if needed.
+        messages: The messages, as `NewMessage`s or as dictionaries of the Chat Completions API. A tool result must
+            answer an open call.
         owner: The owner of the session.
-        request_id: Names one request of its owner. A repeated request returns the first turn and names no messages.
+        request_id: Identifies the request among all requests of the owner. Repeating it returns the first turn.
         if_busy: `enqueue` or `reject`: whether the messages wait behind a running turn.
-        expect_revision: The revision that the caller has seen; None if any will do.
+        expect_revision: The revision that the session must have; None: any.
         ttl: When the session expires. Without it the session keeps the one it has.
 
     Returns:
@@ -112,7 +114,7 @@ def record(
         SessionBusy: A turn runs, and `if_busy` is `reject`.
         SessionEnded: The session was ended.
         SessionExpired: The session has expired.
-        QuotaExceeded: The owner stores as much as it may.
+        QuotaExceeded: The owner has reached its limit of stored bytes.
         InvalidPayload: An argument is not valid, or a tool result answers no open call.
         TooLarge: A message is too long.
     """
@@ -121,7 +123,13 @@ def record(
     request = TurnRequest(
         to=check_target(to), owner=owner, id=request_id, if_busy=if_busy, expect_revision=expect_revision, ttl=ttl
     )
-    return Write(name="record", owner=owner, verb=lambda tx: submission.record(tx, located(tx, request), messages))
+    new = new_messages(messages)
+    return Write(
+        name="record",
+        owner=owner,
+        read_first=request.conditional,
+        verb=lambda tx: submission.record(tx, located(tx, request), new),
+    )
 
 
 def retry(
@@ -139,9 +147,9 @@ def retry(
     Args:
         session: The session.
         owner: The owner of the session.
-        agent: The agent that shall answer; None: the one that answered before.
-        request_id: Names one request of its owner; a repetition returns the first turn.
-        expect_revision: The revision that the caller has seen; None if any will do.
+        agent: The agent that answers; None: the one that answered before.
+        request_id: Identifies the request among all requests of the owner. Repeating it returns the first turn.
+        expect_revision: The revision that the session must have; None: any.
         start: Whether this worker serves the agent, or the names of the agents that it serves.
         allow_unserved: Whether an agent may be named that no process serves or has served.
 
@@ -171,6 +179,7 @@ def retry(
     return Write(
         name="retry",
         owner=owner,
+        read_first=True,
         registers=bool(start),
         verb=lambda tx: retries.retry(tx, located(tx, request)),
     )
@@ -195,9 +204,9 @@ def edit(
         message: The message to replace.
         content: The new input.
         owner: The owner of the session.
-        agent: The agent that shall answer; None: the one that answered before.
-        request_id: Names one request of its owner; a repetition returns the first turn.
-        expect_revision: The revision that the caller has seen; None if any will do.
+        agent: The agent that answers; None: the one that answered before.
+        request_id: Identifies the request among all requests of the owner. Repeating it returns the first turn.
+        expect_revision: The revision that the session must have; None: any.
         start: Whether this worker serves the agent, or the names of the agents that it serves.
         allow_unserved: Whether an agent may be named that no process serves or has served.
 
@@ -205,7 +214,7 @@ def edit(
         The turn and its session; the open turn if it started.
 
     Raises:
-        NotFound: The owner has no such session, or the session does not read the message.
+        NotFound: The owner has no such session, or its history does not contain the message.
         RequestMismatch: The request id was used for something else.
         RevisionMismatch: The session is at another revision.
         SessionBusy: A turn runs or waits.
@@ -228,6 +237,7 @@ def edit(
     return Write(
         name="edit",
         owner=owner,
+        read_first=True,
         registers=bool(start),
         verb=lambda tx: retries.edit(tx, located(tx, request), which, parts),
     )

@@ -20,10 +20,14 @@ def begin_upload(*, owner: str) -> Write[UploadId]:
 
     Raises:
         InvalidPayload: The owner's name is not valid.
-        QuotaExceeded: The owner stores as much as it may.
+        QuotaExceeded: The owner has reached its limit of stored bytes.
     """
     return Write(
-        name="begin_upload", owner=owner, wakes=False, verb=lambda tx: blob_store.begin(tx, check_owner(tx, owner))
+        name="begin_upload",
+        owner=owner,
+        read_first=True,
+        wakes=False,
+        verb=lambda tx: blob_store.begin(tx, check_owner(tx, owner)),
     )
 
 
@@ -42,7 +46,7 @@ def upload_chunk(upload: UploadId, start: int, data: bytes, *, owner: str) -> Wr
     Raises:
         NotFound: The owner has no such upload.
         Conflict: The chunk does not begin at the end, or other bytes were uploaded there before.
-        QuotaExceeded: The owner stores as much as it may.
+        QuotaExceeded: The owner has reached its limit of stored bytes.
         InvalidPayload: The chunk is empty.
         TooLarge: The chunk or the attachment is too large.
     """
@@ -58,7 +62,7 @@ def upload_chunk(upload: UploadId, start: int, data: bytes, *, owner: str) -> Wr
             )
         return blob_store.add_chunk(tx, which, owner, start, chunk)
 
-    return Write(name="upload_chunk", owner=owner, alone=True, wakes=False, verb=add)
+    return Write(name="upload_chunk", owner=owner, exclusive=True, read_first=True, wakes=False, verb=add)
 
 
 def finish_upload(upload: UploadId, *, owner: str, expected_hash: str | None = None) -> Write[Blob]:
@@ -80,14 +84,14 @@ def finish_upload(upload: UploadId, *, owner: str, expected_hash: str | None = N
     return Write(
         name="finish_upload",
         owner=owner,
-        alone=True,
+        exclusive=True,
         wakes=False,
         verb=lambda tx: blob_store.finish(tx, which, owner, expected_hash),
     )
 
 
 def blob(hash: str, *, owner: str) -> Read[Blob]:
-    """Read what is known of a blob.
+    """Find a blob by its hash.
 
     Args:
         hash: The SHA-256 of its bytes.
@@ -120,4 +124,7 @@ def read_blob(hash: str, *, owner: str, start: int = 0, length: int = 1 << 20) -
         InvalidPayload: The range is negative.
     """
     which = check_hash(hash)
-    return Read(name="read_blob", owner=owner, verb=lambda tx: blob_store.read(tx, which, owner, start, length))
+    # A few steps may return many bytes.
+    return Read(
+        name="read_blob", owner=owner, long=True, verb=lambda tx: blob_store.read(tx, which, owner, start, length)
+    )

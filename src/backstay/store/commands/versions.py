@@ -16,10 +16,10 @@ def undo(session: SessionId, *, owner: str, expect_revision: int | None = None) 
     Args:
         session: The session.
         owner: The owner of the session.
-        expect_revision: The revision that the caller has seen; None if any will do.
+        expect_revision: The revision that the session must have; None: any.
 
     Returns:
-        The window that the session reads now.
+        The current window of the session.
 
     Raises:
         NotFound: The owner has no such session.
@@ -31,20 +31,20 @@ def undo(session: SessionId, *, owner: str, expect_revision: int | None = None) 
     """
     where = check_session_id(session)
     return Write(
-        name="undo", owner=owner, look_first=True, verb=lambda tx: branches.undo(tx, where, owner, expect_revision)
+        name="undo", owner=owner, read_first=True, verb=lambda tx: branches.undo(tx, where, owner, expect_revision)
     )
 
 
 def redo(session: SessionId, *, owner: str, expect_revision: int | None = None) -> Write[Moved]:
-    """Redo the turn that the last undo took back; possible until the next message.
+    """Redo the turn that the last undo removed. Possible until the next message.
 
     Args:
         session: The session.
         owner: The owner of the session.
-        expect_revision: The revision that the caller has seen; None if any will do.
+        expect_revision: The revision that the session must have; None: any.
 
     Returns:
-        The window that the session reads now.
+        The current window of the session.
 
     Raises:
         NotFound: The owner has no such session.
@@ -56,7 +56,7 @@ def redo(session: SessionId, *, owner: str, expect_revision: int | None = None) 
     """
     where = check_session_id(session)
     return Write(
-        name="redo", owner=owner, look_first=True, verb=lambda tx: branches.redo(tx, where, owner, expect_revision)
+        name="redo", owner=owner, read_first=True, verb=lambda tx: branches.redo(tx, where, owner, expect_revision)
     )
 
 
@@ -68,7 +68,7 @@ def omit(
     keep: Collection[int] = (),
     expect_revision: int | None = None,
 ) -> Write[Moved]:
-    """Leave a message, or parts of it, out of what the session reads from now on.
+    """Omit a message, or parts of it, from the history that agents read.
 
     Opens a window like an edit does; the message stays in the lineage.
 
@@ -77,13 +77,13 @@ def omit(
         message: The message.
         owner: The owner of the session.
         keep: The parts to keep, counted from 0.
-        expect_revision: The revision that the caller has seen; None if any will do.
+        expect_revision: The revision that the session must have; None: any.
 
     Returns:
-        The window that the session reads now.
+        The current window of the session.
 
     Raises:
-        NotFound: The owner has no such session, or the session does not read the message.
+        NotFound: The owner has no such session, or its history does not contain the message.
         Conflict: The message was compacted.
         RevisionMismatch: The session is at another revision.
         SessionBusy: A turn runs or waits.
@@ -95,6 +95,7 @@ def omit(
     return Write(
         name="omit",
         owner=owner,
+        read_first=True,
         verb=lambda tx: branches.omit(tx, where, owner, which, keep=kept, expect_revision=expect_revision),
     )
 
@@ -113,9 +114,9 @@ def fork(session: SessionId, *, owner: str, at: MessageId | TurnId | None = None
         The new session.
 
     Raises:
-        NotFound: The owner has no such session, or the session does not read `at`.
+        NotFound: The owner has no such session, or its history does not contain `at`.
         Conflict: `at` belongs to a turn that still runs.
-        QuotaExceeded: The owner has as many sessions as it may have.
+        QuotaExceeded: The owner has reached its limit of sessions.
     """
     where, last = check_session_id(session), None if at is None else check_message_or_turn(at)
-    return Write(name="fork", owner=owner, verb=lambda tx: branches.fork(tx, where, owner, last))
+    return Write(name="fork", owner=owner, read_first=True, verb=lambda tx: branches.fork(tx, where, owner, last))

@@ -23,17 +23,17 @@ def move(source_url: str | Path, target_url: str | Path, *, progress: Progress |
     the old location.
 
     Args:
-        source_url: the path or URL of the store.
-        target_url: the path or URL of an empty or new database.
-        progress: called after each step.
+        source_url: The path or URL of the store.
+        target_url: The path or URL of an empty or new database.
+        progress: Called after each step.
 
     Returns:
         The finished move, with a hash of each table.
 
     Raises:
-        SessionBusy: a turn is running at the source.
-        ConfigError: the source is not a store, or the target is not empty.
-        CorruptRecord: a row differs after the copy.
+        SessionBusy: A turn is running at the source.
+        ConfigError: The source is not a store, or the target is not empty.
+        CorruptRecord: A row differs after the copy.
     """
     report = progress or _ignore
     with _site(source_url) as source, _site(target_url) as target:
@@ -52,17 +52,15 @@ def call_off_move(source_url: str | Path) -> None:
     A finished move cannot be called off: later writes at the target would be lost.
 
     Args:
-        source_url: the path or URL of the source.
+        source_url: The path or URL of the source.
 
     Raises:
-        ConfigError: there is no move, or it is finished.
+        ConfigError: There is no move, or it is finished.
     """
     with _site(source_url) as source:
         note = source.note("leaving", "left") if source.is_store() else None
         if note is None:
-            raise ConfigError(
-                f"no move from {source.location} can be called off: there is none", hint="Nothing was changed."
-            )
+            raise ConfigError(f"there is no move from {source.location} to call off", hint="Nothing was changed.")
         source.allow_writes(note)
 
 

@@ -97,9 +97,9 @@ TABLES = (
         "turns",
         ("id",),
         _words(
-            "id session_id root_id agent state outcome reason steer taken_by cancel_requested place event first_event"
-            " format input request_owner request_key request_id request_hash usage created_at started_at ended_at"
-            " forgotten held"
+            "id session_id root_id agent state outcome reason code hint steer taken_by cancel_requested place event"
+            " first_event format input request_owner request_key request_id request_hash usage created_at started_at"
+            " ended_at forgotten held"
         ),
     ),
     Table(
@@ -124,3 +124,5 @@ TABLES = (
 
 # Workers, commit marks, the search index, and the moves themselves.
 OWN = frozenset(_words("workers commits search indexed moves hosts sightings"))
+# The order of the search index in a file, and its best matches.
+OWN_OF_FILES = frozenset(_words("search_owners best_matches"))

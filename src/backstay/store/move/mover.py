@@ -45,7 +45,7 @@ class Mover:
         """Read every row at both ends.
 
         Raises:
-            CorruptRecord: names the first row that differs.
+            CorruptRecord: Names the first row that differs.
         """
         return tuple(self._compare(table) for table in TABLES)
 
@@ -65,17 +65,17 @@ class Mover:
         digest, count = sha256(), 0
         nothing: list[Row] = []
         both = zip_longest(_steps(self._source, table), _steps(self._target, table), fillvalue=nothing)
-        for ours, theirs in both:
-            if ours != theirs:
-                raise self._differing(table, ours, theirs)
-            for row in ours:
+        for source_rows, target_rows in both:
+            if source_rows != target_rows:
+                raise self._differing(table, source_rows, target_rows)
+            for row in source_rows:
                 digest.update(msgspec.msgpack.encode(row))
-            count += len(ours)
+            count += len(source_rows)
             report(count)
         return MovedTable(name=table.name, rows=count, hash=digest.hexdigest())
 
-    def _differing(self, table: Table, ours: list[Row], theirs: list[Row]) -> CorruptRecord:
-        here, there = next(pair for pair in zip_longest(ours, theirs) if pair[0] != pair[1])
+    def _differing(self, table: Table, source_rows: list[Row], target_rows: list[Row]) -> CorruptRecord:
+        here, there = next(pair for pair in zip_longest(source_rows, target_rows) if pair[0] != pair[1])
         key = ", ".join(map(str, table.key_of(here or there)))
         return CorruptRecord(
             f"{table.name} ({key})", f"is not the same in {self._source.location} and {self._target.location}"

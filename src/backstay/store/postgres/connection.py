@@ -10,9 +10,10 @@ from typing import Any, Self
 import psycopg
 from psycopg import pq
 from psycopg.rows import TupleRow
-from psycopg.types.numeric import Int8Dumper
 
 from backstay.errors import ConfigError
+from backstay.store.postgres.protocol.prepared import PreparedStatements
+from backstay.store.postgres.protocol.values import Converter, register_widths
 
 OLDEST_SERVER = 140_000
 
@@ -20,6 +21,9 @@ _LOOK = """
 SELECT CAST(current_setting('server_version_num') AS int), current_setting('fsync'), pg_backend_pid(),
     current_setting('synchronous_commit'), current_setting('server_encoding')
 """
+# The server notices in half a minute that a host is gone. Its other timeouts do not run while it waits for the rest of
+# several statements that were sent together.
+_KEEPALIVES = (b"SET tcp_keepalives_idle = 10", b"SET tcp_keepalives_interval = 5", b"SET tcp_keepalives_count = 3")
 
 
 class TimedCursor(psycopg.Cursor[TupleRow]):
@@ -47,10 +51,11 @@ class ServerConnection(psycopg.Connection[TupleRow]):
     busy: float
     version: int
     direct: bool
-    prepared: bool
-    timeouts: str
-    opening: str
-    light_opening: str
+    prepared: PreparedStatements
+    converter: Converter
+    timeouts: tuple[bytes, ...]
+    opening: tuple[bytes, ...]
+    light_opening: tuple[bytes, ...]
 
     @classmethod
     def connect(  # type: ignore[override]  # the pool hands on what it was given for us
@@ -65,7 +70,8 @@ class ServerConnection(psycopg.Connection[TupleRow]):
         """Connect and check the server; a failure is reported to the callers that wait for the pool."""
         try:
             wire = super().connect(conninfo, autocommit=True, **options)
-            wire.writer, wire.number, wire.busy, wire.prepared = name(), 0, 0.0, False
+            wire.writer, wire.number, wire.busy = name(), 0, 0.0
+            wire.prepared, wire.converter = PreparedStatements(), Converter()
             wire.look(settings)
         except (psycopg.Error, ConfigError) as error:
             failed(error)
@@ -75,10 +81,7 @@ class ServerConnection(psycopg.Connection[TupleRow]):
 
     def look(self, settings: Mapping[str, str]) -> None:
         """Check the server, and choose the settings of the connection."""
-        # All our integer columns have one width, and a statement is prepared once for each combination of parameter
-        # types.
-        self.adapters.register_dumper(int, Int8Dumper)
-        self.adapters.register_dumper(bool, Int8Dumper)
+        register_widths(self.adapters)
         self.cursor_factory = TimedCursor
         row = self.execute(_LOOK).fetchone()
         if row is None:
@@ -89,20 +92,20 @@ class ServerConnection(psycopg.Connection[TupleRow]):
 
     def _agree(self, settings: Mapping[str, str], commits: str, *, pooled: bool) -> None:
         """Set the statements with which every transaction begins."""
-        timeouts = "".join(f"SET LOCAL {name} = '{value}'; " for name, value in settings.items())
-        self.direct = not pooled
+        timeouts = tuple(f"SET LOCAL {name} = '{value}'".encode() for name, value in settings.items())
+        self.direct = self.prepared.kept = not pooled
         if pooled:
             # The next transaction may run in another server process, which has no statement or setting of ours.
             self.prepare_threshold = None
         else:
-            self.prepared_max = 500
-            self.execute(timeouts.replace("SET LOCAL", "SET").encode())
-            timeouts = ""
+            self.execute(b"; ".join((*timeouts, *_KEEPALIVES)).replace(b"SET LOCAL", b"SET"))
+            timeouts = ()
         self.timeouts = timeouts
+        begin = (b"BEGIN ISOLATION LEVEL READ COMMITTED", *timeouts)
         # A durable commit waits for the disk, and for a standby if the server is configured so.
-        at_least = "SET LOCAL synchronous_commit = on; " if commits in ("off", "local") else ""
-        self.opening = f"BEGIN ISOLATION LEVEL READ COMMITTED; {timeouts}{at_least}"
-        self.light_opening = f"BEGIN ISOLATION LEVEL READ COMMITTED; {timeouts}SET LOCAL synchronous_commit = off; "
+        at_least = (b"SET LOCAL synchronous_commit = on",) if commits in ("off", "local") else ()
+        self.opening = (*begin, *at_least)
+        self.light_opening = (*begin, b"SET LOCAL synchronous_commit = off")
 
     def _refuse_unfit(self, fsync: str, encoding: str) -> None:
         if fsync != "on":
@@ -161,7 +164,7 @@ class Watchdog:
 
     @contextmanager
     def watching(self, wire: ServerConnection) -> Iterator[None]:
-        """Inside the block no query on this connection is awaited much longer than so many seconds."""
+        """Inside the block no query on this connection is awaited much longer than this many seconds."""
         with self._lock:
             self._wires.add(wire)
             if self._thread is None:

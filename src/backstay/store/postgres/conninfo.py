@@ -1,4 +1,4 @@
-"""The database URL, completed with timeouts, so that no connection waits for ever."""
+"""The database URL, completed with timeouts, so that no connection waits forever."""
 
 from urllib.parse import parse_qsl, quote, urlencode
 

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TypeVar, cast
 
+import msgspec
 import psycopg
-from psycopg import Cursor
-from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from backstay.concurrency.ctrl_c import with_ctrl_c_held
@@ -20,24 +19,25 @@ from backstay.store.engine import Overtaken
 from backstay.store.postgres.connection import ServerConnection, Watchdog
 from backstay.store.postgres.conninfo import ConnectionTarget
 from backstay.store.postgres.faults import UNREACHED, lost, overtaken, translated
+from backstay.store.postgres.protocol.pipeline import Pipeline
 
 T = TypeVar("T")
-Work = Callable[[Cursor[TupleRow]], T]
-Writing = Callable[[Cursor[TupleRow], int], tuple[T, bool]]
+Work = Callable[[Pipeline], T]
+Writing = Callable[[Pipeline], tuple[T, bool]]
 
 # Problems that the pool warns about are repaired or raised here. Without this handler the warnings would go to the
 # terminal of a program without logging configuration.
 logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 
-# Each attempt was overtaken by another transaction. A verb that fails so often has found a defect of ours.
+# Each attempt was overtaken by another transaction. A verb that fails this often shows a defect in Backstay.
 TRIES = 100
 PAUSE = 0.1
 LONGEST = (1 << 31) - 1
 
 # The start of a transaction: sets the writer's mark, announces its keys, and returns the time.
-_MARK = """
+_MARK = b"""
 INSERT INTO commits (writer, number, at)
-VALUES ({writer}, {number}, CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint))
+VALUES ($1, $2, CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint))
 ON CONFLICT (writer) DO UPDATE SET number = excluded.number, at = excluded.at
 RETURNING at, pg_advisory_xact_lock_shared(
     CAST(CAST(CAST('keys' AS regclass) AS oid) AS int), (SELECT CAST(last_value & 2147483647 AS int) FROM keys)
@@ -48,12 +48,9 @@ _HINT = """
 BEGIN; SET LOCAL synchronous_commit = off;
 SELECT pg_notify('backstay_' || CAST(CAST('keys' AS regclass) AS oid), '{name}'); COMMIT
 """
-_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
-# A timeout must not end the wait for a standby: the server would answer as if the standby had confirmed.
-_COMMIT = "SET LOCAL statement_timeout = 0; COMMIT"
 # Waits for a transaction of this writer that may still be running. It changes nothing, yet counts as a write.
-_LOOK_UP = """
-INSERT INTO commits (writer, number) VALUES (%s, 0)
+_LOOK_UP = b"""
+INSERT INTO commits (writer, number) VALUES ($1, 0)
 ON CONFLICT (writer) DO UPDATE SET number = commits.number RETURNING number
 """
 
@@ -118,56 +115,53 @@ class PostgresDatabase:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def write(self, work: Writing[T], *, durable: bool) -> tuple[T, bool]:
+    def write(self, work: Writing[T], *, durable: bool, set_time: Callable[[int], None]) -> tuple[T, bool]:
         """Run the work in a transaction of its own, and return its result once that is committed.
 
-        The work gets the server's time, and returns with its result whether it wrote anything.
+        The work returns with its result whether it wrote anything. `set_time` gets the server's time.
         """
-        return self._until_decided(lambda wire: self._transact(wire, work, durable=durable))
+        return self._until_decided(lambda wire: self._transact(wire, work, durable=durable, set_time=set_time))
 
-    def _transact(self, wire: ServerConnection, work: Writing[T], *, durable: bool) -> tuple[T, bool]:
+    def _transact(
+        self, wire: ServerConnection, work: Writing[T], *, durable: bool, set_time: Callable[[int], None]
+    ) -> tuple[T, bool]:
         # The number grows first, so that a lost commit is never mistaken for an earlier one of this connection.
         wire.number += 1
-        with wire.cursor() as cursor:
-            try:
-                value, wrote = work(cursor, self._begin(cursor, wire, durable=durable))
-            except BaseException:
-                wire.roll_back()
-                raise
+        pipeline = Pipeline(wire)
+        try:
+            self._begin(pipeline, wire, durable=durable, set_time=set_time)
+            value, wrote = work(pipeline)
             if wrote:
-                self._commit(cursor, wire, (value, wrote))
-            else:
-                wire.roll_back()
+                self._commit(pipeline, wire, (value, wrote))
+        except BaseException:
+            wire.roll_back()
+            raise
+        if not wrote:
+            wire.roll_back()
         return value, wrote
 
-    def _begin(self, cursor: Cursor[TupleRow], wire: ServerConnection, *, durable: bool) -> int:
-        """Begin the transaction, in one round trip; returns the server's time."""
-        opening = wire.opening if durable else wire.light_opening
-        cursor.execute(f"{opening}{self._mark(cursor, wire)}".encode())
-        while cursor.nextset():
-            pass
-        row = cursor.fetchone()
-        return int(row[0]) if row else 0
-
-    def _mark(self, cursor: Cursor[TupleRow], wire: ServerConnection) -> str:
-        if not wire.direct:
-            return _MARK.format(writer=f"'{wire.writer}'", number=wire.number)
-        if not wire.prepared:
-            # Planned once per connection, which halves the cost of the start.
-            cursor.execute(f"PREPARE backstay_mark (text, bigint) AS {_MARK.format(writer='$1', number='$2')}".encode())
-            wire.prepared = True
-        return f"EXECUTE backstay_mark ('{wire.writer}', {wire.number})"
+    @staticmethod
+    def _begin(pipeline: Pipeline, wire: ServerConnection, *, durable: bool, set_time: Callable[[int], None]) -> None:
+        """Begin the transaction together with the first statement of the work."""
+        for text in wire.opening if durable else wire.light_opening:
+            pipeline.queue(text)
+        pipeline.queue(
+            _MARK, (wire.writer, wire.number), receiver=lambda rows: set_time(msgspec.convert(rows[0][0], int))
+        )
 
     @staticmethod
-    def _commit(cursor: Cursor[TupleRow], wire: ServerConnection, value: object) -> None:
-        """Commit.
+    def _commit(pipeline: Pipeline, wire: ServerConnection, value: object) -> None:
+        """Commit, together with the last statements of the work.
 
         A Ctrl-C before this undoes the transaction; from here on it is deferred until the result is known.
         """
+        # The server must have set the mark before it can get the COMMIT. Otherwise a look-up could come between them,
+        # find nothing, and let the work run twice.
+        pipeline.start()
         try:
-            with_ctrl_c_held(lambda: cursor.execute(_COMMIT))
+            with_ctrl_c_held(pipeline.commit)
         except psycopg.Error as error:
-            if not lost(error, wire):
+            if pipeline.rejected or not lost(error, wire):
                 raise
             raise Unanswered(wire.writer, wire.number, value) from error
 
@@ -191,40 +185,41 @@ class PostgresDatabase:
         deadline = time.monotonic() + self._seconds_until_due
         while True:
             try:
-                with self._wire(deadline) as wire, wire.cursor() as cursor:
-                    cursor.execute(wire.opening.encode())
-                    row = cursor.execute(_LOOK_UP, (writer,)).fetchone()
-                    if row is None or row[0] != number:
-                        wire.roll_back()
-                        return False
-                    cursor.execute(_COMMIT)
-                    return True
+                with self._wire(deadline) as wire:
+                    return self._find_mark(Pipeline(wire), wire, writer, number)
             except (psycopg.Error, StoreUnavailable) as error:
                 if time.monotonic() >= deadline or self._closed.is_set():
                     raise CommitUnknown(f"{self.target} was lost during a commit, and does not answer") from error
                 self._closed.wait(PAUSE)
 
-    # --- reading ----------------------------------------------------------------------------------------------------
-
     @staticmethod
-    def begin_reading(cursor: Cursor[TupleRow]) -> None:
-        """Take one consistent snapshot with the next statement, and keep it until the work is done."""
-        wire = cursor.connection
-        cursor.execute((_READING + (wire.timeouts if isinstance(wire, ServerConnection) else "")).encode())
+    def _find_mark(pipeline: Pipeline, wire: ServerConnection, writer: str, number: int) -> bool:
+        try:
+            for text in wire.opening:
+                pipeline.queue(text)
+            ((found,),) = pipeline.rows(_LOOK_UP, (writer,))
+            if found == number:
+                pipeline.commit()
+        finally:
+            wire.roll_back()
+        return bool(found == number)
+
+    # --- reading ----------------------------------------------------------------------------------------------------
 
     def read(self, work: Work[T]) -> T:
         """Run work that only reads, in the transaction that it begins for itself, if any."""
         return self._until_decided(lambda wire: self._look(wire, work))
 
     def _look(self, wire: ServerConnection, work: Work[T]) -> T:
-        with wire.cursor() as cursor:
-            try:
-                found = work(cursor)
-                if wire.in_transaction:
-                    cursor.execute("COMMIT")
-            except BaseException:
-                wire.roll_back()
-                raise
+        pipeline = Pipeline(wire)
+        try:
+            found = work(pipeline)
+            if wire.in_transaction:
+                pipeline.queue(b"COMMIT")
+                pipeline.flush()
+        except BaseException:
+            wire.roll_back()
+            raise
         return found
 
     # --- hints ------------------------------------------------------------------------------------------------------
@@ -232,7 +227,7 @@ class PostgresDatabase:
     def hint(self, name: str) -> None:
         """Notify listeners that this worker has committed. Nothing depends on it, so it may fail."""
         with suppress(BackstayError):
-            self.read(lambda cursor: cursor.execute(_HINT.format(name=name).encode()))
+            self._until_decided(lambda wire: wire.execute(_HINT.format(name=name).encode()))
 
     # --- within -----------------------------------------------------------------------------------------------------
 

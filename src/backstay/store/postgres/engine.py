@@ -10,22 +10,20 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TypeVar
 
-from psycopg import Cursor
-from psycopg.rows import TupleRow
-
 from backstay.clock import Clock, SystemClock
 from backstay.errors import StoreError, StoreUnavailable
 from backstay.model.ids import IdSource, WorkerId
 from backstay.model.lease import Lease
 from backstay.model.limits import Limits
 from backstay.model.operations.store_info import About
-from backstay.store.engine import Parameter, Pending, SyncNeeded, Transaction
+from backstay.store.engine import Parameter, Pending, SyncNeeded, Transaction, WouldBlock
 from backstay.store.postgres.conninfo import ConnectionTarget
 from backstay.store.postgres.database import PostgresDatabase
 from backstay.store.postgres.hints import Hints
 from backstay.store.postgres.job import PostgresJob
 from backstay.store.postgres.lease_watch import LeaseWatch
 from backstay.store.postgres.migrations import PostgresMigration, migrate, shipped
+from backstay.store.postgres.protocol.pipeline import Pipeline
 from backstay.store.postgres.server_time import ServerTime
 from backstay.store.postgres.statements import reading, writing
 from backstay.store.postgres.transaction import (
@@ -45,6 +43,11 @@ _WRITING = writing()
 
 class PostgresEngine:
     """Runs verbs on a PostgreSQL server."""
+
+    # Every process polls the same server, so each acts on at most forty hints per second.
+    min_poll_delay = 0.025
+    # See `PostgresTransaction.commit_unchanged`.
+    shows_only_durable = False
 
     def __init__(
         self,
@@ -86,7 +89,7 @@ class PostgresEngine:
         try:
             self._open(shipped() if steps is None else steps)
         except BaseException:
-            self._let_go()
+            self._release()
             raise
 
     def _open(self, steps: Sequence[PostgresMigration]) -> None:
@@ -99,10 +102,15 @@ class PostgresEngine:
             self.host: str = row[0] if row else machine()
 
     def write(
-        self, verb: Callable[[Transaction], T], *, durable: bool = True, alone: bool = False, look_first: bool = False
+        self,
+        verb: Callable[[Transaction], T],
+        *,
+        durable: bool = True,
+        exclusive: bool = False,
+        read_first: bool = False,
     ) -> T:
         self._refuse_closed()
-        if look_first:
+        if read_first:
             with suppress(WouldWrite):
                 return self._try(verb)
         try:
@@ -111,12 +119,11 @@ class PostgresEngine:
             return self._write(verb, durable=True)
 
     def _write(self, verb: Callable[[Transaction], T], *, durable: bool) -> T:
-        def work(cursor: Cursor[TupleRow], server_time: int) -> tuple[T, bool]:
-            self._time.set_server_time(server_time)
-            tx = PostgresTransaction(cursor, _WRITING, self._setting, durable=durable)
+        def work(pipeline: Pipeline) -> tuple[T, bool]:
+            tx = PostgresTransaction(pipeline, _WRITING, self._setting, durable=durable)
             return verb(tx), tx.wrote
 
-        value, wrote = self._database.write(work, durable=durable)
+        value, wrote = self._database.write(work, durable=durable, set_time=self._time.set_server_time)
         if wrote and self._hints is not None:
             self._hints.committed()
         return value
@@ -126,13 +133,13 @@ class PostgresEngine:
         verb: Callable[[Transaction], T],
         *,
         durable: bool = True,
-        alone: bool = False,
-        look_first: bool = False,
+        exclusive: bool = False,
+        read_first: bool = False,
         on_done: Callable[[], None],
     ) -> Pending[T]:
         self._refuse_closed()
         return PostgresJob(
-            self._threads.submit(self.write, verb, durable=durable, alone=alone, look_first=look_first), on_done
+            self._threads.submit(self.write, verb, durable=durable, exclusive=exclusive, read_first=read_first), on_done
         )
 
     def _try(self, verb: Callable[[Transaction], T]) -> T:
@@ -141,9 +148,7 @@ class PostgresEngine:
         A write transaction that is rolled back still consumes a transaction id, which changes the version and wakes
         every poller.
         """
-        return self._database.read(
-            lambda cursor: verb(TrialTransaction(cursor, _READING, self._setting, self._database.begin_reading))
-        )
+        return self._database.read(lambda pipeline: verb(TrialTransaction(pipeline, _READING, self._setting)))
 
     def give_up(self, pending: Pending[T]) -> StoreUnavailable | None:
         if not pending.claim():
@@ -160,20 +165,26 @@ class PostgresEngine:
         seen = f"{seen} {self._database.disconnected_at}"
         return int.from_bytes(blake2b(seen.encode(), digest_size=7).digest())
 
-    def heed(self, hint: Callable[[], None]) -> None:
+    def watch_hints(self, hint: Callable[[], None]) -> None:
         self._refuse_closed()
         if self._hints is None:
             self._hints = Hints(self._database, self.worker, hint)
 
     def read(self, verb: Callable[[Transaction], T]) -> T:
         self._refuse_closed()
-        return self._database.read(
-            lambda cursor: verb(ReadingTransaction(cursor, _READING, self._setting, self._database.begin_reading))
-        )
+        return self._database.read(lambda pipeline: verb(ReadingTransaction(pipeline, _READING, self._setting)))
 
     def peek(self, verb: Callable[[Transaction], T]) -> T:
         self._refuse_closed()
-        return self._database.read(lambda cursor: verb(PostgresTransaction(cursor, _READING, self._setting)))
+        return self._database.read(lambda pipeline: verb(PostgresTransaction(pipeline, _READING, self._setting)))
+
+    def read_now(self, verb: Callable[[Transaction], T], *, snapshot: bool) -> T:
+        """Raise: every read waits for the server."""
+        raise WouldBlock
+
+    def version_now(self) -> int:
+        """Raise: every read waits for the server."""
+        raise WouldBlock
 
     def register_worker(self) -> None:
         """Register this worker, again once a day. Workers not registered for two days that hold nothing are removed."""
@@ -217,7 +228,7 @@ class PostgresEngine:
 
     def tidy(self) -> None:
         """Remove workers that hold nothing and were not registered lately, and unusable commit marks and sightings."""
-        self.write(self._forget_old, look_first=True)
+        self.write(self._forget_old, read_first=True)
 
     @staticmethod
     def _forget_old(tx: Transaction) -> None:
@@ -240,7 +251,7 @@ class PostgresEngine:
             pass  # A store that cannot be written must still close; its leases expire by themselves.
         finally:
             self._closed = True
-            self._let_go()
+            self._release()
 
     def _remove_worker(self, tx: Transaction, sightings: Sequence[Mapping[str, Parameter]]) -> None:
         if self._registered_until:
@@ -248,7 +259,7 @@ class PostgresEngine:
             tx.run("drop_worker", worker=self.worker)
         tx.run_many("add_sightings", sightings)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         if self._hints is not None:
             self._hints.close()
         self._threads.shutdown(wait=True, cancel_futures=True)
@@ -259,10 +270,10 @@ class PostgresEngine:
             raise StoreUnavailable(f"{self._database.target} is closed", hint="Open the store again.")
 
 
-def _snapshot(cursor: Cursor[TupleRow]) -> str:
+def _snapshot(pipeline: Pipeline) -> str:
     """The transactions that are visible: it changes at the moment at which a commit becomes visible."""
-    row = cursor.execute("SELECT CAST(pg_current_snapshot() AS text)").fetchone()
-    return row[0] if row else ""
+    ((seen,),) = pipeline.rows(b"SELECT CAST(pg_current_snapshot() AS text)")
+    return str(seen)
 
 
 def machine() -> str:

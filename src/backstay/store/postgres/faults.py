@@ -24,6 +24,8 @@ _OVERTAKEN = (
     errors.DeadlockDetected,
     errors.UniqueViolation,
     errors.ForeignKeyViolation,
+    # A guarded statement has changed no row.
+    errors.DivisionByZero,
 )
 # The server stops, starts, or has become a standby: another connection will find the one that accepts writes.
 _ELSEWHERE = (

@@ -11,6 +11,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from backstay.model.ids import SessionId
 from backstay.model.lease import Lease
 from backstay.store.engine import Parameter, Row
@@ -22,6 +24,9 @@ RELEASED = 0
 EARLIER_MS = 30_000
 # The number of leases that are watched at once. For one that is dropped, the watch starts again.
 MOST = 100_000
+
+# A stored sighting: fence, end and boot of the lease, and the time of the sighting.
+_StoredLease = tuple[int, int, str, int]
 
 
 class Sighting(NamedTuple):
@@ -41,7 +46,7 @@ class LeaseWatch:
     def __init__(self, time: ServerTime) -> None:
         self._time = time
         self._sightings: OrderedDict[SessionId, Sighting] = OrderedDict()
-        self._stored: dict[SessionId, Row] | None = None
+        self._stored: dict[SessionId, _StoredLease] | None = None
         self._lock = threading.Lock()
 
     @property
@@ -60,7 +65,9 @@ class LeaseWatch:
     def recall(self, rows: Sequence[Row]) -> None:
         """Load the sightings of earlier processes on this boot: session, fence, end, boot of the lease, time."""
         with self._lock:
-            self._stored = {row[0]: tuple(row[1:]) for row in rows}
+            self._stored = dict(
+                msgspec.convert([(row[0], row[1:]) for row in rows], list[tuple[SessionId, _StoredLease]])
+            )
 
     def lapsed(self, lease: Lease) -> bool:
         """Whether the holder is known to have been silent for longer than its lease. The lease was just read."""

@@ -97,9 +97,9 @@ def _run(wire: ServerConnection, location: str, step: PostgresMigration) -> None
 
 def _schema(wire: ServerConnection, location: str) -> tuple[int, int]:
     """The number of the last migration, 0 for an empty database; and the server's time."""
-    ours, taken, moving = _asked(wire, _TABLES)
-    if ours:
-        number, server_time = _asked(wire, _SCHEMA)
+    found, taken, moving = _first_row(wire, _TABLES)
+    if found:
+        number, server_time = _first_row(wire, _SCHEMA)
         return number or 0, server_time
     if moving:
         raise StoreArriving(f"{location} is not a complete store: a move to it is not finished")
@@ -111,6 +111,6 @@ def _schema(wire: ServerConnection, location: str) -> tuple[int, int]:
     return 0, 0
 
 
-def _asked(wire: ServerConnection, question: str) -> tuple[int, ...]:
+def _first_row(wire: ServerConnection, question: str) -> tuple[int, ...]:
     row = wire.execute(question.encode()).fetchone()
     return row or (0, 0, 0)

@@ -6,16 +6,30 @@ from typing import NamedTuple
 
 from backstay.store.queries import load, shared
 
+# The tables that a statement reads or writes, and some names that are not tables.
+_TABLE = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE) (\w+)")
 _PARAMETER = re.compile(r"(?<!:):([a-z]\w*)")
 
 
-class Statement(NamedTuple):
-    """A named statement. `before` takes a lock that must be held before `text` reads."""
+class NumberedText(NamedTuple):
+    """The text of a statement with numbered parameters, and the name of each of them."""
 
-    before: str | None
-    text: str
+    text: bytes
+    names: tuple[str, ...]
+
+
+class Statement(NamedTuple):
+    """A named statement.
+
+    `before` takes a lock that must be held before `main` reads. `guarded` fails unless it changes a row.
+    """
+
+    before: NumberedText | None
+    main: NumberedText
+    guarded: NumberedText
     writes: bool
     horizon: bool
+    tables: frozenset[str]
 
 
 Statements = dict[str, Statement]
@@ -39,10 +53,17 @@ def _statements(*overlays: str) -> Statements:
 
 def _statement(text: str) -> Statement:
     before, _, main = text.rpartition("; ")
-    translated = _PARAMETER.sub(r"%(\1)s", main.replace("%", "%%"))
     return Statement(
-        before=_PARAMETER.sub(r"%(\1)s", before) or None,
-        text=translated,
+        before=_numbered(before) if before else None,
+        main=_numbered(main),
+        # A division by zero is an error that the server itself raises, so it also stops a COMMIT that was sent along.
+        guarded=_numbered(f"WITH changed AS ({main} RETURNING 1) SELECT 1 / count(*) FROM changed"),  # noqa: S608
         writes=not main.startswith(("SELECT", "WITH")),
         horizon=":horizon" in main,
+        tables=frozenset(_TABLE.findall(main)),
     )
+
+
+def _numbered(text: str) -> NumberedText:
+    names = tuple(dict.fromkeys(_PARAMETER.findall(text)))
+    return NumberedText(_PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", text).encode(), names)

@@ -12,7 +12,7 @@ _WORD_BYTES = 2_000
 _VECTOR_BYTES = 1 << 19
 _POSITIONS = tuple(f":{position}" for position in range(1, 16_384))
 
-# Marks a vector that has no room for pairs; no word is written like it.
+# Marks a vector that has no room for pairs; no word looks like it.
 _UNPAIRED = "~unpaired"
 _SYNTAX = re.compile(r"(['\\])")
 

@@ -27,25 +27,25 @@ SELECT start, bytes FROM chunks WHERE blob_key = :blob AND start <= :start ORDER
 INSERT INTO blob_uses (blob_key, holder_id) VALUES (:blob, :holder) ON CONFLICT DO NOTHING
 
 -- name: release_blobs
--- Returns the blobs that this holder kept.
+-- Returns the blobs that this message or turn referred to.
 DELETE FROM blob_uses WHERE holder_id = :holder RETURNING blob_key
 
 -- name: drop_unused_blob
--- Drops the blob if nothing keeps it.
+-- Drops the blob if nothing refers to it.
 DELETE FROM blobs WHERE key = :blob AND NOT EXISTS (SELECT 1 FROM blob_uses u WHERE u.blob_key = :blob)
 
 -- name: drop_blob
 DELETE FROM blobs WHERE key = :blob
 
 -- name: drop_promises
--- An upload of bytes that were there before keeps them until a message does.
+-- An upload of bytes that are stored already keeps them until a message refers to them.
 DELETE FROM blob_uses WHERE blob_key = :blob AND holder_id >= 'upl_' AND holder_id < 'upm_'
 
 -- name: refresh_blob
 UPDATE blobs SET created_at = :now WHERE key = :blob
 
 -- name: forgotten_blobs
--- Uploads that were never finished, and blobs that no message ever took.
+-- Uploads that were never finished, and blobs that no message has used.
 SELECT key FROM blobs b WHERE b.created_at < :moment
     AND NOT EXISTS (
         SELECT 1 FROM blob_uses u WHERE u.blob_key = b.key AND (u.holder_id < 'upl_' OR u.holder_id >= 'upm_')

@@ -47,7 +47,7 @@ DELETE FROM calls WHERE turn_id = :turn
 DELETE FROM turns WHERE session_id = :session
 
 -- name: drop_all_events
--- All but the tombstone. It is written first, so that the newest key of the feed is never given out again.
+-- All but the tombstone. It is written first, so that the newest key of the feed is never assigned again.
 DELETE FROM events WHERE session_id = :session AND number < :number
 
 -- name: drop_marks

@@ -37,6 +37,12 @@ WHERE e.session_id = :session AND e.number <= :number AND e.last >= :number ORDE
 SELECT e.number, e.format, e.body FROM events e
 WHERE e.session_id = :session AND e.number >= :first AND e.turn_id = :turn ORDER BY e.number
 
+-- name: events_of_running_turn
+-- The events of a turn that has not ended, oldest first.
+SELECT e.number, e.format, e.body FROM events e
+WHERE e.session_id = :session AND e.number >= coalesce((SELECT t.first_event FROM turns t WHERE t.id = :turn), 0)
+    AND e.turn_id = :turn ORDER BY e.number
+
 -- name: first_message_of_turn
 -- The first position of the messages of a turn's events. No row: the turn has no messages yet.
 SELECT e.source_id AS window, e.low AS position FROM events e

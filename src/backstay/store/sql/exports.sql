@@ -48,7 +48,7 @@ SELECT 1 FROM sessions WHERE id = :session
 SELECT 1 FROM turns WHERE id = :turn
 
 -- name: stage_session
--- A session that is being imported, or was an ancestor of one. It counts as deleted until it is shown.
+-- A session that is being imported, or an ancestor of one. It counts as deleted until it is shown.
 INSERT INTO sessions (
     id, owner, state, revision, context, fence, last_event, held_event, window_id, start, length, touched_at,
     source_id, created_at, active_at, ended_at
@@ -64,7 +64,7 @@ UPDATE imports SET until = :until WHERE import_id = :import_id AND until > :now
 -- name: give_up_import
 UPDATE imports SET until = 0 WHERE import_id = :import_id
 
--- name: hold_feed
+-- name: lock_feed
 -- From here on the owner's feed waits until the import has ended.
 UPDATE imports SET feed_end = (SELECT coalesce(max(key), 0) FROM events) WHERE import_id = :import_id
 
@@ -137,12 +137,12 @@ DELETE FROM sessions WHERE id = :session
 
 -- name: import_turn
 INSERT INTO turns (
-    id, session_id, root_id, agent, state, outcome, reason, steer, taken_by, cancel_requested, place, event,
-    first_event, format, input, request_owner, request_key, request_id, request_hash, usage, created_at, started_at,
+    id, session_id, root_id, agent, state, outcome, reason, code, hint, steer, taken_by, cancel_requested, place,
+    event, first_event, format, input, request_owner, request_key, request_id, request_hash, usage, created_at, started_at,
     ended_at, forgotten, held
 ) VALUES (
-    :turn, :session, :root, :agent, :state, :outcome, :reason, :steer, :taken_by, :cancel_requested, :place, :event,
-    :first_event, :format, :input, :request_owner, :request_key, :request_id, :request_hash, :usage, :created_at,
+    :turn, :session, :root, :agent, :state, :outcome, :reason, :code, :hint, :steer, :taken_by, :cancel_requested,
+    :place, :event, :first_event, :format, :input, :request_owner, :request_key, :request_id, :request_hash, :usage, :created_at,
     :started_at, :ended_at, :forgotten, :held
 )
 

@@ -36,9 +36,15 @@ SELECT s.id FROM sessions s WHERE s.state <> 'deleted'
     AND (SELECT count(*) FROM messages m WHERE m.window_id = s.window_id AND m.position >= s.start) <> s.length - s.start
 
 -- name: miscounted_text
+-- The text of a session: its own messages, the inputs of its waiting turns, events with text of a person, and drafts.
 SELECT s.id FROM sessions s WHERE s.state <> 'deleted' AND s.text_bytes <> (
     SELECT coalesce(sum(octet_length(m.body)), 0) FROM messages m JOIN windows w ON w.id = m.window_id
-    WHERE w.session_id = s.id)
+    WHERE w.session_id = s.id
+) + (SELECT coalesce(sum(octet_length(t.input)), 0) FROM turns t WHERE t.session_id = s.id)
++ (
+    SELECT coalesce(sum(octet_length(e.body)), 0) FROM events e WHERE e.session_id = s.id AND e.kind IN
+    ('turn_submitted', 'turn_edited', 'session_renamed', 'session_tagged', 'session_annotated', 'address_pointed')
+) + (SELECT coalesce(sum(octet_length(k.draft)), 0) FROM marks k WHERE k.session_id = s.id)
 
 -- name: miscounted_totals
 -- Text is counted in blocks of 16 KiB per session.

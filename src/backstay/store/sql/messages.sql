@@ -20,6 +20,11 @@ WHERE m.window_id = :window AND m.position >= :low AND m.position < :high ORDER 
 -- Where a message was written. No row: no such message.
 SELECT m.window_id AS window, m.position, m.turn_id AS turn FROM messages m WHERE m.id = :message
 
+-- name: turns_back
+-- The turns of the last messages in this range, newest first.
+SELECT m.position, m.turn_id AS turn FROM messages m
+WHERE m.window_id = :window AND m.position >= :low AND m.position < :high ORDER BY m.position DESC LIMIT :limit
+
 -- name: other_turn_before
 -- The position of the last message in this range that belongs to another turn. No row: all belong to this one.
 SELECT m.position, m.turn_id AS turn FROM messages m

@@ -8,6 +8,11 @@ s.idle_ttl, s.expires_by, s.created_at, s.active_at, s.ended_at, s.metadata, s.a
 -- The session's row. No row: no such session of this owner.
 SELECT {{session_columns}} FROM sessions s WHERE s.id = :session AND s.owner = :owner AND s.state <> 'deleted'
 
+-- name: session_rows
+-- The rows of several sessions, those of this owner among them. They are found by their ids, not by the owner.
+SELECT {{session_columns}} FROM sessions s
+WHERE {{among_sessions}} AND s.owner || '' = :owner AND s.state <> 'deleted'
+
 -- name: write_session_row
 -- Writes back the columns that a verb may have changed. No row changed: another transaction wrote the session since.
 UPDATE sessions SET
@@ -26,22 +31,34 @@ UPDATE sessions SET
     touched_at = :touched_at
 WHERE id = :session AND fence = :found_fence AND last_event = :found_event
 
+-- name: write_append_columns
+-- The same for the columns that finished messages change in an idle session.
+UPDATE sessions SET
+    revision = :revision, context = :context, last_event = :last_event, length = :length, turns = :turns,
+    activity = :activity, touched_at = :touched_at, preview = :preview, text_bytes = :text_bytes
+WHERE id = :session AND fence = :found_fence AND last_event = :found_event
+
 -- name: move_up
 -- Moves the session up in the list.
 UPDATE sessions SET active_at = :active_at WHERE id = :session
 
 -- name: create_session
 INSERT INTO sessions (
-    id, owner, state, revision, context, fence, last_event, held_event, window_id, start, length, touched_at,
-    family, place, source_id, idle_ttl, expires_by, created_at, active_at, metadata, agent
+    id, owner, state, revision, context, fence, last_event, held_event, window_id, start, length, touched_at, preview,
+    title, title_by, family, place, source_id, idle_ttl, expires_by, created_at, active_at, metadata, agent
 ) VALUES (
-    :session, :owner, 'open', 1, 0, 0, 0, 0, :window, 0, 0, :now,
-    :family, :place, :source, :idle_ttl, :expires_by, :now, :now, :metadata, :agent
+    :session, :owner, 'open', :revision, :context, 0, :last_event, 0, :window, :start, :length, :now, :preview,
+    :title, :title_by, :family, :place, :source, :idle_ttl, :expires_by, :now, :now, :metadata, :agent
 )
 
 -- name: address
 -- The session behind an address. No row: there is none.
 SELECT session_id AS session, generation, spelling FROM addresses WHERE owner = :owner AND key = :key
+
+-- name: session_at
+-- The session behind an address, with its row. No row: the address is new, or its session was deleted.
+SELECT {{session_columns}}, a.generation, a.spelling FROM addresses a JOIN sessions s ON s.id = a.session_id
+WHERE a.owner = :owner AND a.key = :key AND s.owner = :owner AND s.state <> 'deleted'
 
 -- name: set_address
 -- Points an address to a session. No row changed: another transaction pointed it elsewhere since it was read.
@@ -52,6 +69,11 @@ WHERE addresses.session_id = :before
 
 -- name: addresses_of
 SELECT spelling FROM addresses WHERE session_id = :session AND owner = :owner ORDER BY spelling
+
+-- name: addresses_beside
+-- The addresses of the session behind an address, itself among them. No row: the address leads nowhere.
+SELECT b.spelling FROM addresses a JOIN addresses b ON b.session_id = a.session_id AND b.owner = a.owner
+WHERE a.owner = :owner AND a.key = :key ORDER BY b.spelling
 
 -- name: set_ttl
 UPDATE sessions SET idle_ttl = :idle_ttl, expires_by = :expires_by WHERE id = :session
@@ -65,15 +87,21 @@ WHERE id = :session
 UPDATE sessions SET agent = :agent WHERE id = :session
 
 -- name: close_session
--- Ends or expires a session, for good.
+-- Ends or expires a session permanently.
 UPDATE sessions SET state = :state, ended_at = :ended_at WHERE id = :session
 
 -- name: revision
 -- No row: no such session of this owner.
 SELECT revision FROM sessions WHERE id = :session AND owner = :owner AND state <> 'deleted'
 
+-- name: newest_sessions
+-- All sessions of an owner, newest first.
+SELECT {{session_columns}} FROM sessions s
+WHERE s.owner = :owner AND s.state <> 'deleted' AND (s.active_at, s.id) < (:active_at, :id)
+ORDER BY s.active_at DESC, s.id DESC LIMIT :limit
+
 -- name: list_sessions
--- Newest first. A filter that is NULL passes everything.
+-- Those that pass a filter. One that is NULL passes everything.
 SELECT {{session_columns}} FROM sessions s
 WHERE {{on_list}}
 ORDER BY s.active_at DESC, s.id DESC LIMIT :limit
@@ -102,9 +130,14 @@ s.owner = :owner AND s.state <> 'deleted'
     AND ({{has_state}} OR :state IS NULL)
 
 -- name: sessions_between
--- Sessions of an owner whose ids lie between two texts, the older first.
+-- Sessions of an owner whose ids are between two texts, oldest first.
 SELECT {{session_columns}} FROM sessions s
 WHERE s.owner = :owner AND s.state <> 'deleted' AND s.id >= :low AND s.id < :high ORDER BY s.id LIMIT :limit
+
+-- name: sessions_ending
+-- Sessions of an owner whose ids end with some letters, none of which is a wildcard; the older first.
+SELECT {{session_columns}} FROM sessions s
+WHERE s.owner = :owner AND s.state <> 'deleted' AND s.id LIKE :pattern ORDER BY s.id LIMIT :limit
 
 -- name: has_tag
 EXISTS (SELECT 1 FROM json_each(s.tags) WHERE value = :tag)

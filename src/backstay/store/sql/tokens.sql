@@ -15,6 +15,10 @@ SELECT {{token_columns}} FROM tokens k WHERE k.hash = :hash
 SELECT {{token_columns}} FROM tokens k
 WHERE k.owner = :owner AND k.revoked_at IS NULL AND k.kind <> 'link' ORDER BY k.id
 
+-- name: tokens_of_all
+SELECT {{token_columns}} FROM tokens k
+WHERE k.revoked_at IS NULL AND k.kind <> 'link' ORDER BY k.id
+
 -- name: revoke_token
 -- No row: this owner has no such token, or it was revoked before.
 UPDATE tokens SET revoked_at = :now WHERE id = :token AND owner = :owner AND revoked_at IS NULL

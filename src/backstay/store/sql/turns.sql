@@ -1,6 +1,9 @@
 -- name: turn_columns
-t.id, t.session_id AS session, t.root_id AS root, t.agent, t.state, t.outcome, t.reason, t.steer, t.taken_by, t.cancel_requested, t.format,
-t.input, t.request_id, t.usage, t.created_at, t.started_at, t.ended_at, t.event, t.first_event, t.forgotten, t.held
+t.id, t.session_id AS session, t.root_id AS root, t.agent, t.state, t.outcome, t.reason, t.code, t.hint, t.steer, t.taken_by, t.cancel_requested, t.format,
+t.input, t.request_id, t.usage, t.created_at, t.started_at, t.ended_at, t.event, t.first_event, t.forgotten, t.held,
+CASE WHEN t.outcome = 'interrupted' THEN (
+    SELECT n.id FROM turns n WHERE n.root_id = t.root_id AND n.root_id <> n.id AND n.event > t.event ORDER BY n.event LIMIT 1
+) END AS continued_by
 
 -- name: turn
 -- No row: no such turn of this owner.
@@ -27,7 +30,8 @@ UPDATE turns SET state = 'running', input = NULL, started_at = :now, first_event
 
 -- name: end_turn
 UPDATE turns SET
-    state = 'ended', outcome = :outcome, reason = :reason, input = NULL, usage = :usage, ended_at = :now, held = 0
+    state = 'ended', outcome = :outcome, reason = :reason, code = :code, hint = :hint, input = NULL, usage = :usage,
+    ended_at = :now, held = 0
 WHERE id = :turn
 
 -- name: hold_turn
@@ -93,7 +97,7 @@ SELECT
     (SELECT count(*) FROM turns WHERE state = 'waiting' AND taken_by IS NULL AND held = 0) AS waiting
 
 -- name: add_call
--- A call that asks a person has no start yet.
+-- A call that needs approval has no start time yet.
 INSERT INTO calls (root_id, ordinal, turn_id, call_id, name, arguments_hash, approval, effect, started_at)
 VALUES (:root, :ordinal, :turn, :call, :name, :arguments_hash, :approval, 'called', :started_at)
 
@@ -115,12 +119,32 @@ WHERE t.outcome = 'interrupted' AND t.ended_at >= :moment AND t.agent = :agent A
     AND (SELECT count(*) FROM turns r WHERE r.session_id = t.session_id AND r.root_id = t.root_id) <= :most
 ORDER BY t.ended_at LIMIT :limit
 
+-- name: decided_turns
+-- Interrupted turns that continue now: a person has decided about a call of theirs that had to wait, or that may have
+-- run. Each is the last of a session without running or waiting turns.
+SELECT DISTINCT t.id AS turn, s.owner FROM calls c
+JOIN turns t ON t.id = (
+    SELECT l.id FROM turns l WHERE l.id = c.root_id OR (l.root_id = c.root_id AND l.root_id <> l.id)
+    ORDER BY l.event DESC LIMIT 1
+)
+JOIN sessions s ON s.id = t.session_id
+WHERE {{is_decided}} AND t.outcome = 'interrupted' AND t.agent = :agent AND t.taken_by IS NULL AND t.held = 0
+    AND s.state = 'open' AND s.running_id IS NULL AND s.waiting = s.held
+    AND (SELECT count(*) FROM turns r WHERE r.root_id = t.root_id AND r.root_id <> r.id) < :most
+LIMIT :limit
+
+-- name: is_decided
+((c.effect = 'called' AND c.approval IN ('approved', 'denied')) OR (c.effect = 'unknown' AND c.run_again = 'approved'))
+
 -- name: call_in_ledger
 -- No row: the root turn has no such call.
 SELECT {{call_columns}} FROM calls c WHERE c.root_id = :root AND c.ordinal = :ordinal
 
--- name: count_calls
-SELECT count(*) FROM calls WHERE root_id = :root
+-- name: next_call
+-- The ordinal of the next call of a root turn, and whether its turn has made a call with this id already.
+SELECT
+    (SELECT coalesce(max(ordinal) + 1, 0) FROM calls WHERE root_id = :root) AS ordinal,
+    (SELECT count(*) FROM calls WHERE turn_id = :turn AND call_id = :call) AS made
 
 -- name: call_columns
 c.turn_id AS turn, c.root_id AS root, c.ordinal, c.call_id AS call, c.name, c.arguments_hash, c.approval, c.effect, c.started_at,
@@ -138,18 +162,19 @@ SELECT {{call_columns}} FROM calls c WHERE c.turn_id = :turn ORDER BY c.ordinal
 SELECT {{call_columns}} FROM calls c WHERE c.root_id = :root ORDER BY c.ordinal
 
 -- name: return_call
-UPDATE calls SET effect = 'returned', ended_at = :now WHERE turn_id = :turn AND call_id = :call
+-- No row changed: the turn made no such call, or the call has a result already.
+UPDATE calls SET effect = 'returned', ended_at = :now WHERE turn_id = :turn AND call_id = :call AND effect = 'called'
 
 -- name: set_approval
 UPDATE calls SET approval = :approval, started_at = :started_at WHERE turn_id = :turn AND call_id = :call
 
 -- name: allow_run_again
--- Allows a call that may have run to be made once more.
+-- Allows one more run of a call that may have run.
 UPDATE calls SET run_again = 'approved'
 WHERE turn_id = :turn AND call_id = :call AND effect = 'unknown' AND run_again = 'none'
 
 -- name: use_run_again
--- The call was made once more, under a key of its own. This one stays unknown: its effect was never learned.
+-- The call was made once more, under its own key. The effect of this entry stays unknown.
 UPDATE calls SET run_again = 'used'
 WHERE root_id = :root AND ordinal = :ordinal AND effect = 'unknown' AND run_again = 'approved'
 

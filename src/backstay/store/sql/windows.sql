@@ -1,6 +1,6 @@
 -- name: window_columns
-w.id, w.session_id AS session, w.parent_id AS parent, w.reason, w.start, w.event, w.at, w.behind_id AS behind,
-w.behind_until
+w.id, w.session_id AS session, w.parent_id AS parent, w.reason, w.start, w.event, w.at, w.behind_id AS summarises,
+w.behind_until AS summarises_until
 
 -- name: window
 -- No row: no such window.
@@ -12,7 +12,7 @@ SELECT {{window_columns}} FROM windows w WHERE w.id = :window AND w.session_id =
 
 -- name: base_of
 -- The base of a window, and the window that its summary replaces.
-SELECT base_id AS base, base_until, behind_id AS behind, behind_until FROM windows WHERE id = :window
+SELECT base_id AS base, base_until, behind_id AS summarises, behind_until AS summarises_until FROM windows WHERE id = :window
 
 -- name: lineage
 -- All windows of a session, oldest first.
@@ -26,12 +26,21 @@ SELECT {{window_columns}} FROM windows w WHERE w.parent_id = :window AND w.reaso
 INSERT INTO windows (
     id, session_id, parent_id, reason, start, base_id, base_until, behind_id, behind_until, event, at
 ) VALUES (
-    :window, :session, :parent, :reason, :start, :base, :base_until, :behind, :behind_until, :event, :now
+    :window, :session, :parent, :reason, :start, :base, :base_until, :summarises, :summarises_until, :event, :now
 )
 
--- name: segments
--- A window's segments in reading order.
-SELECT start, source_id AS source, low, high FROM segments WHERE window_id = :window ORDER BY start
+-- name: layout_columns
+w.base_id AS base, w.base_until, w.behind_id AS summarises, w.behind_until AS summarises_until, p.start, p.source_id AS source, p.low, p.high
+
+-- name: layout
+-- The bases of a window, repeated beside each of its segments, in reading order. No row: no such window.
+SELECT {{layout_columns}} FROM windows w LEFT JOIN segments p ON p.window_id = w.id WHERE w.id = :window ORDER BY p.start
+
+-- name: current_layout
+-- The same for the current window of a session. No row: no such session of this owner.
+SELECT {{layout_columns}}, s.window_id AS window, s.length, s.holder
+FROM sessions s JOIN windows w ON w.id = s.window_id LEFT JOIN segments p ON p.window_id = w.id
+WHERE s.id = :session AND s.owner = :owner AND s.state <> 'deleted' ORDER BY p.start
 
 -- name: add_segment
 INSERT INTO segments (window_id, start, source_id, low, high) VALUES (:window, :start, :source, :low, :high)

@@ -19,7 +19,7 @@ LIMIT_BYTES = 64 * 1024 * 1024
 _HOLD_MS = 20
 _BETWEEN_SECONDS = 0.01
 # After a pause that was too short, no other one is requested for this time.
-_REST_SECONDS = 10 * LONGEST_SECONDS
+_BACKOFF_SECONDS = 10 * LONGEST_SECONDS
 # A failed checkpoint, for example on a full disk, is repeated after this time, then with growing delays.
 _SHORTEST_RETRY, _LONGEST_RETRY = 0.25, 5.0
 
@@ -39,10 +39,10 @@ class Checkpointer:
         self._try_at: float | None = None
         self._retry = _SHORTEST_RETRY
         self._pause_ends: float | None = None
-        self._rest_ends = 0.0
+        self._backoff_ends = 0.0
 
     def committed(self, pages: int) -> None:
-        """Report that the log has so many pages now."""
+        """Report that the log has this many pages now."""
         if pages < self._pages:
             self._started_anew()
         self._pages = pages
@@ -83,10 +83,10 @@ class Checkpointer:
 
     def _started_anew(self) -> None:
         self._settle(CHECKPOINT_PAGES)
-        self._pages, self._rest_ends = 0, 0.0
+        self._pages, self._backoff_ends = 0, 0.0
 
     def _settle(self, due_at: int) -> None:
-        """Wait for nothing but a log of so many pages."""
+        """Stop waiting until the log has this many pages."""
         self._end_pause()
         self._due_at, self._try_at = due_at, None
         self._retry = _SHORTEST_RETRY
@@ -94,16 +94,16 @@ class Checkpointer:
     def _readers_in_the_way(self, pages: int) -> None:
         """Continue, and try again: soon during a pause, otherwise when the log has grown."""
         now = time.monotonic()
-        if self._pause_ends is None and now >= self._rest_ends:
+        if self._pause_ends is None and now >= self._backoff_ends:
             self._pause_ends = now + LONGEST_SECONDS
-            self._pause.ask(self._pause_ends)
+            self._pause.request(self._pause_ends)
         if self._pause_ends is None:
             self._settle(pages + CHECKPOINT_PAGES)
         elif now < self._pause_ends:
             self._try_at = now + _BETWEEN_SECONDS
         else:
             self._settle(pages + CHECKPOINT_PAGES)
-            self._rest_ends = now + _REST_SECONDS
+            self._backoff_ends = now + _BACKOFF_SECONDS
 
     def _end_pause(self) -> None:
         if self._pause_ends is not None:

@@ -1,11 +1,16 @@
 """Connections to one database file, always with the same settings."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import apsw
 
 from backstay.errors import StoreError, StoreReadOnly
+from backstay.store.sqlite.ranking import add_ranking_functions
+
+T = TypeVar("T")
 
 OLDEST = (3, 51, 3)
 APPLICATION_ID = 0x424B5354  # "BKST"
@@ -45,27 +50,53 @@ def refuse_old_sqlite(version: str = apsw.sqlite_lib_version()) -> None:
 def open_writer(path: Path, vfs: str | None = None) -> apsw.Connection:
     """The one connection of this process that writes. Its owner runs the checkpoints."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
-    # SQLite opens a file without write permission for reading, and such a connection would stay read-only for ever.
-    if connection.readonly("main"):
-        connection.close()
-        raise StoreReadOnly(f"{path} cannot be written: it could only be opened for reading")
-    _settle_plans(connection)
-    connection.set_busy_timeout(BUSY_MS)
-    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
-    connection.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
-    connection.config(apsw.SQLITE_DBCONFIG_DQS_DDL, 0)
-    # Fetch the rows: a statement that returns a row would otherwise stop the ones after it.
-    connection.execute(_WRITER).fetchall()
+    with closed_on_error(connection):
+        # SQLite opens a file without write permission for reading, and such a connection would stay read-only forever.
+        if connection.readonly("main"):
+            raise StoreReadOnly(f"{path} cannot be written: it could only be opened for reading")
+        _settle_plans(connection)
+        connection.set_busy_timeout(BUSY_MS)
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        connection.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
+        connection.config(apsw.SQLITE_DBCONFIG_DQS_DDL, 0)
+        # Fetch the rows: a statement that returns a row would otherwise stop the ones after it.
+        connection.execute(_WRITER).fetchall()
     return connection
 
 
 def open_reader(path: Path, vfs: str | None = None) -> apsw.Connection:
     """A connection that can only read."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
-    _settle_plans(connection)
-    connection.set_busy_timeout(BUSY_MS)
-    connection.execute(_READER).fetchall()
+    with closed_on_error(connection):
+        _settle_plans(connection)
+        connection.set_busy_timeout(BUSY_MS)
+        connection.execute(_READER).fetchall()
+        # A file that cannot be read fails here, with its own error. The next line would only report a missing
+        # extension.
+        connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+        add_ranking_functions(connection)
     return connection
+
+
+@contextmanager
+def closed_on_error(connection: apsw.Connection) -> Iterator[None]:
+    """Close the connection if the block raises. Otherwise its files stay open as long as somebody keeps the error."""
+    try:
+        yield
+    except BaseException:
+        close_quietly(connection)
+        raise
+
+
+def on_one_snapshot(connection: apsw.Connection, work: Callable[[apsw.Connection], T]) -> T:
+    """Run work that only reads in a transaction, so that all its statements see the same state."""
+    connection.execute("BEGIN")
+    try:
+        return work(connection)
+    finally:
+        # An I/O error has already ended the transaction; a second error would hide it.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 def close_quietly(connection: apsw.Connection) -> None:

@@ -4,7 +4,6 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from importlib.resources import files
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,14 +15,15 @@ from backstay.model.ids import IdSource, WorkerId, earliest_worker
 from backstay.model.lease import Lease
 from backstay.model.limits import Limits
 from backstay.model.operations.store_info import About
-from backstay.store.engine import Pending, Row, Transaction
-from backstay.store.queries import Queries, load, shared
+from backstay.store.engine import Pending, Transaction
+from backstay.store.queries import load, shared
+from backstay.store.rows import WORKERS, WorkerRow
 from backstay.store.sqlite.connection import pragma
 from backstay.store.sqlite.database import close_database, open_database
 from backstay.store.sqlite.files.file_system import MOUNTS
 from backstay.store.sqlite.job import SqliteJob
 from backstay.store.sqlite.migrations import SqliteMigration
-from backstay.store.sqlite.transaction import SqliteSettings, SqliteTransaction
+from backstay.store.sqlite.transaction import SqliteSettings, SqliteTransaction, bound_by_number
 
 T = TypeVar("T")
 
@@ -32,11 +32,14 @@ MACHINE = "local"
 
 _DAY_MS = 86_400_000
 _MONTH_MS = 30 * _DAY_MS
-QUERIES: Queries = load(shared(), files("backstay.store.sqlite").joinpath("sql"))
+STATEMENTS = bound_by_number(load(shared(), Path(__file__).with_name("sql")))
 
 
 class SqliteEngine:
     """Runs verbs on a SQLite file."""
+
+    min_poll_delay = 0.0
+    shows_only_durable = True
 
     def __init__(
         self,
@@ -55,7 +58,7 @@ class SqliteEngine:
         ids = IdSource(clock)
         self.worker: WorkerId = ids.worker()
         self._setting = SqliteSettings(
-            queries=QUERIES,
+            statements=STATEMENTS,
             clock=clock,
             ids=ids,
             limits=limits,
@@ -68,20 +71,26 @@ class SqliteEngine:
         self._registered = False
         self._registration = threading.Lock()
         self._closed = False
+        self._hint_watchers: list[Callable[[], None]] = []
         self._database = open_database(
             path, name=self.worker, wait_seconds=wait_seconds, vfs=vfs, steps=steps, mounts=mounts
         )
 
     def write(
-        self, verb: Callable[[Transaction], T], *, durable: bool = True, alone: bool = False, look_first: bool = False
+        self,
+        verb: Callable[[Transaction], T],
+        *,
+        durable: bool = True,
+        exclusive: bool = False,
+        read_first: bool = False,
     ) -> T:
-        """Run a verb. `look_first` is not needed: the writer rolls back a transaction that changed nothing."""
+        """Run a verb. `read_first` is not needed: the writer rolls back a transaction that changed nothing."""
         self._refuse_closed()
         return self._database.write(
             lambda connection: verb(SqliteTransaction(connection, self._setting)),
             seconds=self.wait_seconds,
             durable=durable,
-            alone=alone,
+            exclusive=exclusive,
         )
 
     def begin(
@@ -89,18 +98,18 @@ class SqliteEngine:
         verb: Callable[[Transaction], T],
         *,
         durable: bool = True,
-        alone: bool = False,
-        look_first: bool = False,
+        exclusive: bool = False,
+        read_first: bool = False,
         on_done: Callable[[], None],
     ) -> Pending[T]:
         self._refuse_closed()
         job = SqliteJob(
             lambda connection: verb(SqliteTransaction(connection, self._setting)),
             durable=durable,
-            alone=alone,
+            exclusive=exclusive,
             on_done=on_done,
         )
-        self._database.begin(job)
+        self._database.writer.submit(job)  # type: ignore[arg-type]  # the writer never looks at a job's value
         return job
 
     def give_up(self, pending: Pending[T]) -> StoreUnavailable | None:
@@ -110,8 +119,10 @@ class SqliteEngine:
         self._refuse_closed()
         return self._database.version()
 
-    def heed(self, hint: Callable[[], None]) -> None:
-        """Do nothing: the version is a number in shared memory, and reading it is as fast as a hint."""
+    def watch_hints(self, hint: Callable[[], None]) -> None:
+        self._refuse_closed()
+        self._hint_watchers.append(hint)
+        self._database.hints.add(hint)
 
     def read(self, verb: Callable[[Transaction], T]) -> T:
         self._refuse_closed()
@@ -121,10 +132,20 @@ class SqliteEngine:
         self._refuse_closed()
         return self._database.peek(lambda connection: verb(SqliteTransaction(connection, self._setting)))
 
+    def read_now(self, verb: Callable[[Transaction], T], *, snapshot: bool) -> T:
+        self._refuse_closed()
+        return self._database.read_now(
+            lambda connection: verb(SqliteTransaction(connection, self._setting)), snapshot=snapshot
+        )
+
+    def version_now(self) -> int:
+        self._refuse_closed()
+        return self._database.version_now()
+
     @cached_property
     def host(self) -> str:
         row = self.peek(lambda tx: tx.one("host_of", machine=MACHINE))
-        return row[0] if row else MACHINE
+        return str(row[0]) if row else MACHINE
 
     def register_worker(self) -> None:
         if self._registered:
@@ -160,15 +181,15 @@ class SqliteEngine:
         A worker that closed properly has no row. If its row exists and its lock file does not, the lock folder was
         deleted, and the worker may be alive: then only its lease decides.
         """
-        fate = self._database.fate(worker)
-        return fate == "dead" or (fate == "unknown" and self.peek(lambda tx: tx.one("worker", worker=worker)) is None)
+        state = self._database.lock_state(worker)
+        return state == "dead" or (state == "unknown" and self.peek(lambda tx: tx.one("worker", worker=worker)) is None)
 
     def now(self) -> int:
         return self._clock.now()
 
     def about(self, sessions: int) -> About:
         schema = self._database.peek(lambda connection: pragma(connection, "user_version"))
-        workers = self.read(lambda tx: len(tx.all("workers")))
+        workers = self.read(lambda tx: len(WORKERS.all(tx)))
         return About(
             url=f"sqlite:///{self._database.path}",
             engine="SQLite",
@@ -183,19 +204,18 @@ class SqliteEngine:
 
         A living one sets its mark again.
         """
-        gone = [row[0] for row in self.read(lambda tx: tx.all("workers")) if self._may_be_forgotten(row)]
+        gone = [worker.id for worker in self.read(WORKERS.all) if self._may_be_forgotten(worker)]
         long_ago = earliest_worker(self._clock.now() - _MONTH_MS)
         # The rows go before the lock files, for the same reason as in `SqliteDatabase.unregister_worker`.
-        self.write(lambda tx: [tx.run("drop_worker", worker=worker) for worker in gone])
-        self._database.sweep(keep=[row[0] for row in self.read(lambda tx: tx.all("workers"))])
+        self.write(lambda tx: tx.run_many("drop_worker", [{"worker": worker} for worker in gone]))
+        self._database.sweep(keep=[worker.id for worker in self.read(WORKERS.all)])
         self.write(lambda tx: tx.run("old_commits", writer=long_ago))
 
-    def _may_be_forgotten(self, row: Row) -> bool:
+    def _may_be_forgotten(self, worker: WorkerRow) -> bool:
         """Whether the worker is dead. One whose lock file was deleted counts as dead after a day."""
-        worker, _, _, boot_id, started_at = row
-        fate = self._database.fate(worker)
-        old = boot_id != self._clock.boot_id or started_at < self._clock.now() - _DAY_MS
-        return fate == "dead" or (fate == "unknown" and old)
+        state = self._database.lock_state(worker.id)
+        old = worker.boot_id != self._clock.boot_id or worker.started_at < self._clock.now() - _DAY_MS
+        return state == "dead" or (state == "unknown" and old)
 
     def close(self) -> None:
         if self._closed:
@@ -209,8 +229,14 @@ class SqliteEngine:
             pass  # A store that cannot be written must still close; the next `tidy` removes the row.
         finally:
             self._closed = True
+            self._stop_watching_hints()
             self._database.unregister_worker(self.worker, forgotten=forgotten)
             close_database(self._database)
+
+    def _stop_watching_hints(self) -> None:
+        if not self._database.forked:
+            for hint in self._hint_watchers:
+                self._database.hints.remove(hint)
 
     def _refuse_closed(self) -> None:
         if self._closed:

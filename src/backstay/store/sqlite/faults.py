@@ -72,7 +72,7 @@ def applying(step: str, path: str) -> Iterator[None]:
 
 
 @contextmanager
-def in_our_words(path: str) -> Iterator[None]:
+def store_errors(path: str) -> Iterator[None]:
     """Translate the driver's errors inside the block to ours."""
     try:
         yield

@@ -12,20 +12,20 @@ T = TypeVar("T")
 class SqliteJob(Generic[T]):
     """A verb that the writer will run, then its result. Claimed once: by the writer, or by a caller that gives up."""
 
-    __slots__ = ("_claim", "_done", "_on_done", "_value", "alone", "durable", "error", "work")
+    __slots__ = ("_claim", "_done", "_on_done", "_value", "durable", "error", "exclusive", "work")
 
     def __init__(
         self,
         work: Callable[[apsw.Connection], T],
         *,
         durable: bool = True,
-        alone: bool = False,
+        exclusive: bool = False,
         on_done: Callable[[], None] | None = None,
     ) -> None:
         self.work = work
         self._on_done = on_done
         self.durable = durable
-        self.alone = alone
+        self.exclusive = exclusive
         self.error: BaseException | None = None
         self._claim = threading.Lock()
         self._done = threading.Lock()

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +27,7 @@ class SqliteMigration(NamedTuple):
 
 def shipped() -> tuple[SqliteMigration, ...]:
     """The migrations of this version, in order."""
-    folder = files("backstay.store.sqlite").joinpath("migrations")
+    folder = Path(__file__).with_name("migrations")
     found = ((_NAME.fullmatch(file.name), file) for file in folder.iterdir())
     steps = sorted(SqliteMigration(int(match[1]), file.name, file.read_text("utf-8")) for match, file in found if match)
     return tuple(steps)

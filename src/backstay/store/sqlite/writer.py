@@ -7,8 +7,8 @@ from pathlib import Path
 
 import apsw
 
-from backstay.concurrency.ctrl_c import undisturbed
-from backstay.errors import BackstayError, StoreError, StoreReplaced, StoreUnavailable
+from backstay.concurrency.ctrl_c import uninterrupted
+from backstay.errors import BackstayError, StoreError, StoreReplaced, StoreUnavailable, UsedAfterFork
 from backstay.store.engine import SyncNeeded
 from backstay.store.sqlite.checkpointer import Checkpointer
 from backstay.store.sqlite.connection import Durability, close_quietly, open_writer
@@ -16,6 +16,7 @@ from backstay.store.sqlite.faults import poisons, translated
 from backstay.store.sqlite.files.file_locks import WriteLock
 from backstay.store.sqlite.files.open_files import OpenFiles
 from backstay.store.sqlite.files.read_pause import ReadPause
+from backstay.store.sqlite.hints import SocketHints
 from backstay.store.sqlite.job import SqliteJob
 
 BATCH = 256
@@ -36,6 +37,7 @@ class Writer:
         lock: WriteLock,
         files: OpenFiles,
         pause: ReadPause,
+        hints: SocketHints,
         *,
         name: str,
         vfs: str | None,
@@ -55,10 +57,14 @@ class Writer:
         self._number = 0
         self._suspect = False
         self._checkpointer = Checkpointer(pause)
-        # The holder of the pen may use the connection: the writer's thread, or the thread of a lone caller.
+        self._hints = hints
+        self._committed = False
+        # Held while the connection is used: by the writer's thread, or by the thread of a lone caller.
         self._pen = threading.Lock()
         self._crowded = False
         self._closing = False
+        self.forked = False
+        """Whether this is the copy of a forked child, whose thread stayed in the parent."""
         self._close_within = 0.0
         self._submission = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=f"backstay-writer-{path.name}", daemon=True)
@@ -71,6 +77,8 @@ class Writer:
 
     def submit(self, job: SqliteJob[object]) -> None:
         """Add a job to the queue. Rejected once closing has begun, so that no job is ever left in the queue."""
+        if self.forked:  # Read before the lock: a thread of the parent may have held it at the fork.
+            raise UsedAfterFork(f"{self._path} was opened by the parent of this process")
         with self._submission:
             if self._closing:
                 raise StoreUnavailable(f"{self._path} is closed", hint="Open the store again.")
@@ -85,7 +93,7 @@ class Writer:
             return False
         if threading.current_thread() is not threading.main_thread():
             return self._at_once(job)
-        return undisturbed(lambda: self._at_once(job))
+        return uninterrupted(lambda: self._at_once(job))
 
     def _at_once(self, job: SqliteJob[object]) -> bool:
         if not self._pen.acquire(blocking=False):
@@ -100,6 +108,7 @@ class Writer:
                 self._lock.release()
         finally:
             self._pen.release()
+        self._send_hint()
         if self._checkpointer.due():
             # Checkpoints belong to the thread: no caller should wait for one. An empty job makes the thread run it.
             self._queue.put(SqliteJob(_nothing))
@@ -130,9 +139,9 @@ class Writer:
                 break
             self._write(first)
             self._checkpoint_if_due()
-        self._let_go()
+        self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         """Close the connection, under the lock: the last connection to close writes the log back into the file."""
         self._checkpointer.close()
         try:
@@ -141,11 +150,13 @@ class Writer:
         except (StoreError, OSError):
             # Another process has the lock, so we are not the last: it, or the next process to open the file, copies the
             # log. If the lock file was deleted, no process has the lock.
-            self._hang_up(copy_log=not self._lock.path.exists() and self._files.may_copy_log())
+            self._hang_up(copy_log=self._files.may_copy_log_unlocked())
         self._files.close()
         self._lock.close()
 
     def _hang_up(self, *, copy_log: bool) -> None:
+        # First: this may delete the log, and from then on a process that opens the database finds another one.
+        self._files.end_use()
         if self._connection is not None and not copy_log:
             self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         close_quietly(self._anchor)
@@ -167,14 +178,15 @@ class Writer:
             self._fail(batch, error)
         for job in batch:
             job.deliver()
+        self._send_hint()
 
     def _claim_with(self, first: SqliteJob[object]) -> list[SqliteJob[object]]:
         """This job and those queued behind it, up to `BATCH`.
 
-        A job with `alone` is the whole batch, or starts the next one.
+        A job with `exclusive` is the whole batch, or starts the next one.
         """
         batch = [first] if first.claim() else []
-        while len(batch) < BATCH and not first.alone:
+        while len(batch) < BATCH and not first.exclusive:
             try:
                 job = self._queue.get_nowait()
             except queue.Empty:
@@ -182,7 +194,7 @@ class Writer:
             if job is None:
                 self._queue.put(None)
                 break
-            if job.alone:
+            if job.exclusive:
                 self._deferred = job
                 break
             if job.claim():
@@ -336,7 +348,14 @@ class Writer:
 
     def _on_commit(self, connection: apsw.Connection, database: str, pages: int) -> int:
         self._checkpointer.committed(pages)
+        self._committed = True
         return apsw.SQLITE_OK
+
+    def _send_hint(self) -> None:
+        """Notify other processes of a commit, after its locks were released and its callers have their results."""
+        if self._committed:
+            self._committed = False
+            self._hints.committed()
 
     def _checkpoint_if_due(self) -> None:
         """Copy the log back into the file. No caller waits for it, but other processes cannot write meanwhile."""

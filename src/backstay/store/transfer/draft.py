@@ -7,7 +7,7 @@ when its process is, however that ends.
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from importlib.resources import files
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -29,9 +29,10 @@ from backstay.model.ids import MessageId, TurnId, WindowId
 from backstay.model.message import Message
 from backstay.model.operations.findings import ProgressCallback, quiet
 from backstay.model.turn import ToolCallRecord
+from backstay.store.engine import Parameter
 from backstay.store.queries import load
 
-_QUERIES = load(files("backstay.store.transfer").joinpath("sql"))
+_QUERIES = load(Path(__file__).with_name("sql"))
 _CACHE_KIB = 2_048
 _PROGRESS_STEP = 500
 # Nothing here outlives the process, so nothing is logged or synced.
@@ -129,7 +130,7 @@ class DocumentDraft:
         row = (message.id, window, message.position, message.turn, message.at, location, _encode(message))
         self._add_once("add_message", *row, location=location)
 
-    def _add_once(self, query: str, *row: Any, location: str) -> None:  # Any: what the driver takes
+    def _add_once(self, query: str, *row: Parameter, location: str) -> None:
         try:
             self._run(query, *row)
         except apsw.ConstraintError as error:
@@ -215,15 +216,15 @@ class DocumentDraft:
 
     # --- its database -------------------------------------------------------------------------------------------------
 
-    def _rows(self, query: str, *parameters: Any) -> Iterator[Any]:  # Any: what the driver takes and gives
+    def _rows(self, query: str, *parameters: Parameter) -> Iterator[Any]:  # Any: the types of the columns
         with closing(self._database.execute(_QUERIES[query], parameters)) as cursor:
             yield from cursor
 
-    def _row(self, query: str, *parameters: Any) -> Any:  # Any: as above
+    def _row(self, query: str, *parameters: Parameter) -> Any:  # Any: as above
         with closing(self._database.execute(_QUERIES[query], parameters)) as cursor:
             return cursor.fetchone()
 
-    def _value(self, query: str, *parameters: Any) -> Any:  # Any: as above
+    def _value(self, query: str, *parameters: Parameter) -> Any:  # Any: as above
         """The only column of the first row, or None without a row."""
         row = self._row(query, *parameters)
         if row is None:
@@ -231,7 +232,7 @@ class DocumentDraft:
         (found,) = row
         return found
 
-    def _run(self, query: str, *parameters: Any) -> int:  # Any: as above
+    def _run(self, query: str, *parameters: Parameter) -> int:
         try:
             self._database.execute(_QUERIES[query], parameters)
         except (UnicodeEncodeError, OverflowError) as error:

@@ -1,6 +1,6 @@
 """The importer: a document becomes a session in many short transactions, and is visible only after the last of them.
 
-Between two of them everybody else can write. If the process dies, its rows are hidden and are cleared away later.
+Other writers can commit between two of them. If the process dies, its rows stay hidden and are removed later.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,6 +27,7 @@ from backstay.store.transfer.draft import DocumentDraft
 from backstay.store.verbs import blob_store
 from backstay.store.verbs.documents import import_cleanup, import_rows
 from backstay.store.verbs.documents.import_rows import Showing
+from backstay.store.verbs.turns import event_log
 
 T = TypeVar("T")
 Step = Callable[[Transaction], object]
@@ -126,7 +127,7 @@ class _Import:
                 return None
             self._write_rows(showing)
             verb = partial(import_rows.show, import_id=self._import, showing=showing, owner=self._owner)
-            session, here = self._engine.write(verb, alone=True)
+            session, here = self._engine.write(verb, exclusive=True)
         except BaseException:
             # If the store cannot be written now, its rows are removed once the import counts as given up.
             with suppress(StoreError):
@@ -187,7 +188,10 @@ class _Import:
             self._header,
             start=start,
             length=max(start, draft.end_of_window(facts.window)),
-            text_bytes=sum(len(write_parts(message.parts).text.encode()) for message in message),
+            text_bytes=sum(len(write_parts(message.parts).text.encode()) for message in message)
+            + sum(import_rows.waiting_bytes(turn) for _, turn in draft.turns())
+            + sum(event_log.text_size(event.body) for _, event in draft.events())
+            + len(self._header.marks.draft.encode()),
         )
         if not self._copied:
             showing.requested = self._requests
@@ -225,7 +229,7 @@ class _Import:
         for _, call in draft.calls():
             self._add(partial(import_rows.write_call, call=self._renewal.call(call)))
         self._flush()
-        self._add(partial(import_rows.hold_feed, import_id=self._import))
+        self._add(partial(import_rows.lock_feed, import_id=self._import))
         self._flush()
         for ancestor in reversed(self._header.ancestors):
             self._add(partial(import_rows.write_tombstone, ancestor=ancestor))

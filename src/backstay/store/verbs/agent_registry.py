@@ -1,7 +1,6 @@
 """The registry of agents that processes serve: filled when an app opens, read before a message is queued."""
 
 from collections.abc import Collection
-from difflib import get_close_matches
 
 from backstay.errors import InvalidPayload, UnknownAgent
 from backstay.model.codec import check_name
@@ -9,7 +8,7 @@ from backstay.model.turn import COMPACTOR
 from backstay.store.engine import Transaction
 from backstay.store.rows import value, values
 
-_QUEUE = "To queue the message for an agent that is served later, set allow_unserved."
+_QUEUE = "To queue the message for an agent that is served later, set allow_unserved (--allow-unserved)."
 
 
 def check_agent_name(tx: Transaction, agent: object) -> str:
@@ -33,6 +32,8 @@ def check_served(tx: Transaction, name: str) -> None:
     # On PostgreSQL a process may have registered the agent between the two queries.
     if not known or name in known:
         return
+    from difflib import get_close_matches  # noqa: PLC0415  # only this error needs it
+
     nearest = get_close_matches(name, known, n=1, cutoff=0.5)
     named = f"Did you mean {nearest[0]!r}?" if nearest else f"Agents of this store: {', '.join(known[:8])}."
     raise UnknownAgent(f"no process serves an agent called {name!r}, and none ever has", hint=f"{named} {_QUEUE}")

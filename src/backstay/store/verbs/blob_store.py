@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from backstay.errors import Conflict, CorruptRecord, InvalidPayload, NotFound, TooLarge
 from backstay.model.blob import Blob
-from backstay.model.content import Attachment, Part
+from backstay.model.content import Part, attachments_in
 from backstay.model.ids import UploadId
 from backstay.store.engine import Transaction
 from backstay.store.rows import Rows, value, values
@@ -67,8 +67,8 @@ def add_chunk(tx: Transaction, upload: UploadId, owner: str, start: int, data: b
     if start >= 0 and start + len(data) <= size:
         return _repeated(tx, upload, blob, start, data, size=size)
     if start != size:
-        raise Conflict(f"{upload} has {size:,} bytes; the chunk begins at {start:,}", hint=f"Go on from {size}.")
-    owner_totals.require_room(tx, owner)
+        raise Conflict(f"{upload} has {size:,} bytes; the chunk begins at {start:,}", hint=f"Continue at byte {size}.")
+    owner_totals.require_room(tx, owner, adding=len(data))
     if size + len(data) > tx.limits.blob_bytes:
         raise TooLarge(f"the file has more than {tx.limits.blob_bytes:,} bytes", hint="Send a smaller file.")
     tx.run("add_chunk", blob=blob, start=start, bytes=data)
@@ -114,6 +114,11 @@ def read(tx: Transaction, hash: str, owner: str, start: int, length: int) -> byt
     return b"".join(_chunks(tx, hash, row.key, start, min(row.size, start + length)))
 
 
+def owned(tx: Transaction, owner: str, hash: str) -> bool:
+    """Whether the owner has this blob."""
+    return _BLOB.one(tx, owner=owner, hash=hash) is not None
+
+
 def use(tx: Transaction, owner: str, hash: str, holder: str) -> None:
     """Keep a blob as long as this message or waiting turn exists."""
     row = _BLOB.one(tx, owner=owner, hash=hash)
@@ -140,12 +145,12 @@ def drop_forgotten(tx: Transaction, moment: int, limit: int) -> int:
 
 def release(tx: Transaction, holder: str) -> int:
     """Release the blobs of this message or turn. Returns how many were dropped."""
-    return sum(tx.run("drop_unused_blob", blob=key) for key in values(tx, "release_blobs", holder=holder))
+    return sum(tx.changed("drop_unused_blob", blob=key) for key in values(tx, "release_blobs", holder=holder))
 
 
 def release_others(tx: Transaction, holder: str, parts: tuple[Part, ...]) -> None:
     """Keep only the blobs of these parts."""
-    wanted = {part.blob for part in parts if isinstance(part, Attachment)}
+    wanted = {file.blob for file in attachments_in(parts)}
     for key in values(tx, "release_blobs", holder=holder):
         if value(tx, "blob_hash", blob=key) in wanted:
             tx.run("use_blob", blob=key, holder=holder)

@@ -1,7 +1,8 @@
 """Search: an index that is filled after the writes, and hits that are checked against what the owner can read now."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from hashlib import sha256
+from itertools import count
 from typing import NamedTuple
 
 import msgspec
@@ -9,18 +10,20 @@ import msgspec
 from backstay.errors import ConfigError
 from backstay.model.codec import decode_parts
 from backstay.model.content import Role, text_of
-from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
+from backstay.model.ids import MessageId, SessionId
 from backstay.model.search.results import SearchHit, SearchPage
 from backstay.model.search.snippet import snippet
 from backstay.model.search.terms import SearchQuery
 from backstay.model.session import SessionFilter
 from backstay.store.engine import Parameter, Transaction
 from backstay.store.rows import Rows, value, values
-from backstay.store.session_row import SessionRow, find, find_if_there
-from backstay.store.verbs.history import window_segments
-from backstay.store.verbs.history.window_segments import WindowSegment
+from backstay.store.session_row import find
+from backstay.store.verbs import best_matches
+from backstay.store.verbs.best_matches import LearnedMatches
+from backstay.store.verbs.message_reach import FoundMessage, MessageReach
 
-_STEP = 100
+_STEP = best_matches.KEPT
+_PIECE = 20
 _INDEXED = ("user", "assistant")
 
 
@@ -40,22 +43,8 @@ class _UnindexedMessage(IndexedMessage):
     owner: str
 
 
-class _FoundMessage(NamedTuple):
-    """A message that the index has found, and where it was written."""
-
-    window: WindowId
-    position: int
-    id: MessageId
-    turn: TurnId | None
-    role: Role
-    format: int
-    body: str
-    at: int
-    session: SessionId
-
-
 _UNINDEXED = Rows("unindexed", _UnindexedMessage)
-_FOUND_MESSAGE = Rows("found_message", _FoundMessage)
+_MATCHED = Rows("matched_messages", FoundMessage)
 
 
 def forget(tx: Transaction) -> None:
@@ -63,15 +52,14 @@ def forget(tx: Transaction) -> None:
     # The mark comes first: on PostgreSQL this waits for a transaction that is indexing.
     tx.run("set_indexed", key=0)
     tx.run("empty_index")
+    tx.run("count_rewind")
 
 
 def index(tx: Transaction, limit: int) -> int:
     """Index the next messages. Returns how many."""
     rows = _UNINDEXED.all(tx, limit=limit)
-    tx.run_many(
-        "index_message",
-        [_entry(tx, row.key, row.owner, text) for row in rows if (text := _searchable(row))],
-    )
+    entries = [_entry(tx, row.key, row.owner, text) for row in _in_index_order(tx, rows) if (text := _searchable(row))]
+    tx.run_many("index_message", entries)
     if rows:
         tx.run("set_indexed", key=rows[-1].key)
     return len(rows)
@@ -91,7 +79,7 @@ def set_languages(tx: Transaction, names: Collection[str]) -> tuple[str, ...]:
     known = values(tx, "known_languages")
     if wanted and not known:
         raise ConfigError(
-            f"a SQLite store cannot search in languages, here {', '.join(wanted)}",
+            f"a SQLite store does not support search languages such as {', '.join(wanted)}",
             hint="Remove search_languages, or use a PostgreSQL database.",
         )
     for language in wanted:
@@ -128,35 +116,83 @@ def lag(tx: Transaction) -> int:
     return value(tx, "index_lag") or 0
 
 
+class SearchResult(NamedTuple):
+    """A page, and what the store should keep for the next search like this one."""
+
+    page: SearchPage
+    learned: LearnedMatches | None
+
+
 def search(
     tx: Transaction, owner: str, query: SearchQuery, *, filter: SessionFilter, session: SessionId | None, limit: int
-) -> SearchPage:
+) -> SearchResult:
     """The best matches that the owner can read."""
     if session is not None:
         find(tx, session, owner)
-    whose = owner_token(owner)
-    expression = tx.matching(whose, query)
-    reach = _Reach(tx, owner, filter, session)
-    hits: list[SearchHit] = []
-    offset = 0
-    while len(hits) < limit:
-        found = values(tx, "found_messages", expression=expression, owner_token=whose, limit=_STEP, offset=offset)
-        hits += [hit for key in found if (hit := _hit(tx, key, query, reach))]
-        offset += _STEP
-        if len(found) < _STEP:
-            break
-    return SearchPage(hits=tuple(hits[:limit]), lag=lag(tx))
+    ranking = _Ranking(tx, owner, query, keeps=tx.ranks_by_count and session is None)
+    reach = MessageReach(tx, owner, filter, session)
+    hits = _first_hits(tx, ranking.best(), query, reach, limit)
+    if len(hits) < limit:
+        hits = _first_hits(tx, ranking.all(max(limit, _STEP)), query, reach, limit)
+    return SearchResult(SearchPage(hits=tuple(hits), lag=lag(tx)), ranking.learned)
+
+
+class _Ranking:
+    """The keys of possible matches, best first."""
+
+    def __init__(self, tx: Transaction, owner: str, query: SearchQuery, *, keeps: bool) -> None:
+        self._tx, self._owner = tx, owner
+        self._expression = tx.matching(owner_token(owner), query)
+        # The order of the matches of a single term depends on each text alone; of several, on how rare each term is.
+        self._keeps = keeps and len(query.terms) == 1
+        self.learned: LearnedMatches | None = None
+
+    def best(self) -> Iterator[list[int]]:
+        """The first of them, if they are known without ranking all."""
+        found = best_matches.known(self._tx, self._owner, self._expression) if self._keeps else None
+        self._keeps = self._keeps and found is None
+        yield found or []
+
+    def all(self, step: int) -> Iterator[list[int]]:
+        """All of them, in long pieces: each ranks all matches again."""
+        for offset in count(0, step):
+            found = self._ranked(step, offset)
+            if self._keeps and not offset:
+                self.learned = best_matches.learn(self._tx, self._owner, self._expression, found)
+            yield found
+            if len(found) < step:
+                return
+
+    def _ranked(self, limit: int, offset: int) -> list[int]:
+        return values(
+            self._tx,
+            "found_messages",
+            expression=self._expression,
+            owner=self._owner,
+            owner_token=owner_token(self._owner),
+            limit=limit,
+            offset=offset,
+        )
 
 
 def owner_token(owner: str) -> str:
-    """A word of the index that stands for the owner, so that a query never reads the texts of other owners."""
+    """A word of the index that stands for the owner: PostgreSQL finds the texts of an owner by it.
+
+    On SQLite the texts of an owner are a range of rows. The word is there because each text is ranked by its length.
+    """
     return "o" + sha256(owner.encode()).hexdigest()[:24]
+
+
+def _in_index_order(tx: Transaction, rows: list[_UnindexedMessage]) -> list[_UnindexedMessage]:
+    """The messages by owner: FTS5 writes what it has gathered each time that a row comes before the last one."""
+    numbers = {owner: value(tx, "number_owner", owner=owner) for owner in {row.owner for row in rows}}
+    return sorted(rows, key=lambda row: (numbers[row.owner], row.key))
 
 
 def _entry(tx: Transaction, key: int, owner: str, text: str) -> dict[str, Parameter]:
     """The parameters that add a message to the index, or remove it."""
     whose = owner_token(owner)
-    return {"key": key, "owner_token": whose, "text": tx.indexable(whose, text)}
+    return {"key": key, "owner": owner, "owner_token": whose, "text": tx.indexable(whose, text)}
 
 
 def _searchable(message: IndexedMessage) -> str:
@@ -164,10 +200,31 @@ def _searchable(message: IndexedMessage) -> str:
     return text_of(decode_parts(message.id, message.format, message.body)) if message.role in _INDEXED else ""
 
 
-def _hit(tx: Transaction, key: int, query: SearchQuery, reach: "_Reach") -> SearchHit | None:
-    found = _FOUND_MESSAGE.one(tx, key=key)
-    reader = None if found is None else reach.reader_of(found)
-    if found is None or reader is None:
+def _first_hits(
+    tx: Transaction, ranked: Iterator[list[int]], query: SearchQuery, reach: MessageReach, limit: int
+) -> list[SearchHit]:
+    """The first hits among ranked messages, read in pieces as long as a page: most pages need only one."""
+    size = max(limit, _PIECE)
+    hits: list[SearchHit] = []
+    for keys in ranked:
+        for low in range(0, len(keys), size):
+            hits += _hits(tx, keys[low : low + size], query, reach)
+            if len(hits) >= limit:
+                return hits[:limit]
+    return hits
+
+
+def _hits(tx: Transaction, keys: list[int], query: SearchQuery, reach: MessageReach) -> list[SearchHit]:
+    """The hits among these messages, in the same order."""
+    found = {message.key: message for message in _MATCHED.all(tx, keys=str(keys))}
+    reach.read_rows(message.session for message in found.values())
+    every = (_hit(tx, found[key], query, reach) for key in keys if key in found)
+    return [hit for hit in every if hit is not None]
+
+
+def _hit(tx: Transaction, found: FoundMessage, query: SearchQuery, reach: MessageReach) -> SearchHit | None:
+    reader = reach.reader_of(found)
+    if reader is None:
         return None
     text = text_of(decode_parts(found.id, found.format, found.body))
     query = tx.widened(query, text)
@@ -182,55 +239,3 @@ def _hit(tx: Transaction, key: int, query: SearchQuery, reach: "_Reach") -> Sear
         at=found.at,
         snippet=snippet(text, query),
     )
-
-
-class _Reach:
-    """Which sessions can read a message now. No session reads undone text; a session still reads its compacted text."""
-
-    def __init__(self, tx: Transaction, owner: str, filter: SessionFilter, session: SessionId | None) -> None:
-        self._tx, self._owner, self._filter, self._session = tx, owner, filter, session
-        self._families: dict[SessionId, list[SessionId]] = {}
-        self._rows: dict[SessionId, SessionRow | None] = {}
-        self._segments: dict[SessionId, list[WindowSegment]] = {}
-
-    def reader_of(self, message: _FoundMessage) -> SessionRow | None:
-        """The session that reads this message: the one where it was written, or else a fork of it."""
-        for session in self._family(message.session):
-            session_row = self._row_of(session)
-            if session_row is None or (self._session is not None and session != self._session):
-                continue
-            if any(
-                part.source == message.window and part.low <= message.position < part.high
-                for part in self._reading(session_row)
-            ):
-                return session_row
-        return None
-
-    def _family(self, session: SessionId) -> list[SessionId]:
-        if session not in self._families:
-            members = values(self._tx, "fork_family", session=session, owner=self._owner)
-            self._families[session] = sorted(members, key=lambda member: (member != session, member))
-        return self._families[session]
-
-    def _row_of(self, session: SessionId) -> SessionRow | None:
-        if session not in self._rows:
-            found = find_if_there(self._tx, session, self._owner)
-            self._rows[session] = found if found and self._passes(found) else None
-        return self._rows[session]
-
-    def _reading(self, session_row: SessionRow) -> list[WindowSegment]:
-        if session_row.id not in self._segments:
-            self._segments[session_row.id] = window_segments.reading(self._tx, session_row.window)
-        return self._segments[session_row.id]
-
-    def _passes(self, session_row: SessionRow) -> bool:
-        session, wanted = session_row.value(self._tx.now), self._filter
-        return (
-            wanted.state in (None, session.state)
-            and wanted.pinned in (None, session.pinned)
-            and wanted.archived in (None, session.archived)
-            and wanted.family in (None, session.family)
-            and wanted.place in (None, session.place)
-            and wanted.agent in (None, session.agent)
-            and (wanted.tag is None or wanted.tag in session.tags)
-        )

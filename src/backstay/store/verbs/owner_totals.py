@@ -1,7 +1,8 @@
 """Totals per owner: the number of sessions and stored bytes, and whether the owner may store more.
 
-They change in the transaction that stores. A transaction changes the totals after it has locked its session row, and
-those of one session only: so on PostgreSQL two transactions never wait for each other's totals in a circle.
+They change in the transaction that stores, mostly at the end of a `SessionScope`. A transaction changes the totals
+after it has locked its session row, and those of one session only: so on PostgreSQL two transactions never wait for
+each other's totals in a circle.
 """
 
 from typing import NamedTuple
@@ -11,12 +12,7 @@ from backstay.model.ids import SessionId
 from backstay.model.operations.store_info import OwnerUsage
 from backstay.store.engine import Transaction
 from backstay.store.rows import Rows
-from backstay.store.session_row import LockedRow
-
-# Text is counted in blocks, so that most messages change no total. The migrations count in the same way.
-BLOCK = 16 << 10
-# Sessions of one owner share this many rows, so that writers of different sessions seldom wait for each other.
-SHARDS = 16
+from backstay.store.session_row import BLOCK, SessionRow, add_to_totals, blocks_of
 
 
 class _Totals(NamedTuple):
@@ -36,10 +32,10 @@ def usage(tx: Transaction, owner: str) -> OwnerUsage:
     return OwnerUsage(sessions=totals.sessions, stored_bytes=totals.blocks * BLOCK + totals.attachments)
 
 
-def add_session(tx: Transaction, owner: str, session: SessionId, text_bytes: int = 0) -> None:
-    """Count a new session. Raises `QuotaExceeded` if the owner may have no more."""
+def add_session(tx: Transaction, owner: str, session: SessionId, text_bytes: int) -> None:
+    """Count an imported session. Raises `QuotaExceeded` if the owner may have no more."""
     require_session(tx, owner)
-    _add(tx, owner, session, sessions=1, blocks=_blocks(text_bytes))
+    add_to_totals(tx, owner, session, sessions=1, blocks=blocks_of(text_bytes))
 
 
 def require_session(tx: Transaction, owner: str) -> None:
@@ -53,16 +49,7 @@ def require_session(tx: Transaction, owner: str) -> None:
 
 def remove_session(tx: Transaction, owner: str, session: SessionId, text_bytes: int) -> None:
     """Stop counting a session and its text."""
-    _add(tx, owner, session, sessions=-1, blocks=-_blocks(text_bytes))
-
-
-def add_text(tx: Transaction, session_row: LockedRow, size: int) -> None:
-    """Count the text of a message."""
-    before = _blocks(session_row.text_bytes)
-    session_row.text_bytes += size
-    added = _blocks(session_row.text_bytes) - before
-    if added:
-        _add(tx, session_row.owner, session_row.id, sessions=0, blocks=added)
+    add_to_totals(tx, owner, session, sessions=-1, blocks=-blocks_of(text_bytes))
 
 
 def require_room(tx: Transaction, owner: str, adding: int = 0) -> None:
@@ -82,9 +69,9 @@ def require_room(tx: Transaction, owner: str, adding: int = 0) -> None:
         )
 
 
-def _add(tx: Transaction, owner: str, session: SessionId, *, sessions: int, blocks: int) -> None:
-    tx.run("add_to_totals", owner=owner, shard=ord(session[-1]) % SHARDS, sessions=sessions, blocks=blocks)
-
-
-def _blocks(size: int) -> int:
-    return -(-size // BLOCK)
+def require_text(tx: Transaction, session_row: SessionRow, size: int, *, fork: bool = False) -> None:
+    """Raise `QuotaExceeded` if the owner may not store so much more text in this session, or in a new fork of it."""
+    if not size:
+        return
+    before = 0 if fork else session_row.text_bytes
+    require_room(tx, session_row.owner, adding=max(0, blocks_of(before + size) - blocks_of(before)) * BLOCK)

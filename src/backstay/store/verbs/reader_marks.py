@@ -1,4 +1,4 @@
-"""Marks of a reader: the draft, the last event that was read, and turns that are not to be shown by name."""
+"""Marks of a reader: the draft, the last event that was read, and turns that are hidden."""
 
 from backstay.errors import Conflict, InvalidPayload
 from backstay.model.codec import check_text
@@ -7,7 +7,8 @@ from backstay.model.marks import Marks
 from backstay.model.turn import TurnInfo
 from backstay.store.engine import Transaction
 from backstay.store.rows import Rows
-from backstay.store.session_row import find
+from backstay.store.session_row import find, lock_session
+from backstay.store.verbs import owner_totals
 from backstay.store.verbs.turns import lifecycle, turn_row
 
 _MARKS = Rows("marks", Marks)
@@ -22,8 +23,15 @@ def get(tx: Transaction, session: SessionId, owner: str) -> Marks:
 def save_draft(tx: Transaction, session: SessionId, owner: str, text: str) -> Marks:
     """Store the draft of a message. An empty text deletes it."""
     check_text("the draft", text, tx.limits.draft_bytes)
-    find(tx, session, owner).require_open(tx.now)
-    if get(tx, session, owner).draft != text:
+    with lock_session(tx, session, owner) as session_row:
+        session_row.require_open(tx.now)
+        before = _MARKS.one(tx, session=session, owner=owner) or Marks()
+        if before.draft == text:
+            return before
+        longer = len(text.encode()) - len(before.draft.encode())
+        if longer > 0:
+            owner_totals.require_text(tx, session_row, longer)
+        session_row.text_bytes += longer
         tx.run("set_draft", session=session, owner=owner, draft=text, now=tx.now)
     return get(tx, session, owner)
 
@@ -41,7 +49,7 @@ def mark_read(tx: Transaction, session: SessionId, owner: str, number: int) -> M
 
 
 def forget(tx: Transaction, turn: TurnId, owner: str) -> TurnInfo:
-    """Stop showing an ended turn by its name. Raises `Conflict` if it has not ended."""
+    """Hide an ended turn from reads by its id. Raises `Conflict` if it has not ended."""
     with lifecycle.lock_and_reap(tx, turn_row.find(tx, turn, owner).session, owner):
         row = turn_row.find(tx, turn, owner)
     if row.state != "ended":

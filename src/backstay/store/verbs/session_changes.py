@@ -20,12 +20,12 @@ from backstay.model.event import (
     SessionRenamed,
     SessionTagged,
 )
-from backstay.model.ids import SessionId, WindowId
+from backstay.model.ids import SessionId
 from backstay.model.session import Filing, How, Resolved, SessionInfo, TitleBy, Ttl
 from backstay.model.turn import Cancelled
-from backstay.store.engine import Overtaken, Transaction
+from backstay.store.engine import Transaction
 from backstay.store.rows import Rows
-from backstay.store.session_row import LockedRow, SessionScope, lock_if_there, lock_session
+from backstay.store.session_row import LockedRow, SessionScope, insert_session, lock_if_there, new_row
 from backstay.store.verbs import owner_totals
 from backstay.store.verbs.history import window_segments
 from backstay.store.verbs.history.window_segments import Opening
@@ -56,7 +56,13 @@ def resolve(tx: Transaction, address: Address, owner: str, ttl: Ttl | None) -> R
     """Return the open session behind an address; it is created if there is none."""
     found = lock_at(tx, address, owner, ttl)
     with found.scope as session_row:
-        session_row.touch(tx.now)
+        # A crash may take back a mark that only moves the session up in the list. All else is synced.
+        if found.how != "resumed" or session_row.idle_ttl is not None or found.scope.changed:
+            tx.require_sync()
+        if found.how != "resumed" or session_row.mark_due(tx.now):
+            session_row.touch(tx.now)
+        else:
+            tx.commit_unchanged()
     return Resolved(session=session_row.value(tx.now), how=found.how, generation=found.generation)
 
 
@@ -64,6 +70,7 @@ def lock_at(tx: Transaction, address: Address, owner: str, ttl: Ttl | None) -> S
     """Lock the open session behind an address; it is created if there is none."""
     found = ADDRESS.one(tx, owner=owner, key=bytes.fromhex(address.key))
     if found is None:
+        tx.require_sync()
         return SessionAt(_create_at(tx, address, owner, ttl, before=None, generation=1), "created", 1)
     if found.spelling != address.spelling:
         raise CorruptRecord(f"address {address.key}", f"is stored as {found.spelling!r}, not {address.spelling!r}")
@@ -77,6 +84,8 @@ def lock_at(tx: Transaction, address: Address, owner: str, ttl: Ttl | None) -> S
 
 def create(tx: Transaction, owner: str, ttl: Ttl | None, metadata: Mapping[str, str] | None = None) -> SessionInfo:
     """Create a session without an address."""
+    if metadata:
+        owner_totals.require_room(tx, owner)
     with _create(tx, owner, None, ttl, check_metadata(metadata or {}, tx.limits)) as session_row:
         pass
     return session_row.value(tx.now)
@@ -100,7 +109,7 @@ def pin(tx: Transaction, session: SessionId, owner: str, pinned: bool) -> Sessio
 
 
 def archive(tx: Transaction, session: SessionId, owner: str, archived: bool) -> SessionInfo:
-    """Archive the session or bring it back."""
+    """Archive or unarchive the session."""
     with lock_open_session(tx, session, owner) as session_row:
         _set_archived(tx, session_row, archived)
     return session_row.value(tx.now)
@@ -152,7 +161,7 @@ def point(tx: Transaction, address: Address, session: SessionId, owner: str) -> 
 
 
 def end(tx: Transaction, session: SessionId, owner: str, expect_revision: int | None = None) -> SessionInfo:
-    """End the session for good. Running and waiting turns are cancelled. Raises `SessionExpired`."""
+    """End the session permanently. Running and waiting turns are cancelled. Raises `SessionExpired`."""
     with lifecycle.lock_and_reap(tx, session, owner) as session_row:
         session_row.require_revision(expect_revision)
         standing = session_row.standing(tx.now)
@@ -170,7 +179,7 @@ def expire(tx: Transaction, session_row: LockedRow) -> None:
 
 
 def lock_open_session(tx: Transaction, session: SessionId, owner: str) -> SessionScope:
-    """Lock a session that accepts writes. Raises `NotFound`, `SessionEndedEvent` or `SessionExpired`."""
+    """Lock a session that accepts writes. Raises `NotFound`, `SessionEnded` or `SessionExpired`."""
     # Reaping comes first: the turn of a dead holder must not keep a session open that has expired without it.
     scope = lifecycle.lock_and_reap(tx, session, owner)
     scope.row.require_open(tx.now)
@@ -242,9 +251,9 @@ def _create_at(
 def _lead(
     tx: Transaction, owner: str, address: Address, session: SessionId, *, before: SessionId | None, generation: int
 ) -> None:
-    """Point an address to a session. Raises `Overtaken` if another transaction pointed it elsewhere since."""
+    """Point an address to a session. The transaction is run again if another one pointed it elsewhere since."""
     key = bytes.fromhex(address.key)
-    if not tx.run(
+    tx.run_guarded(
         "set_address",
         owner=owner,
         key=key,
@@ -252,56 +261,25 @@ def _lead(
         session=session,
         generation=generation,
         before=before,
-    ):
-        raise Overtaken(f"{address.spelling} was led elsewhere meanwhile")
+    )
 
 
 def _create(
     tx: Transaction, owner: str, address: Address | None, ttl: Ttl | None, metadata: Mapping[str, str] | None = None
 ) -> SessionScope:
-    session = tx.ids.session()
-    family, place = (None, None) if address is None else (address.family, address.place)
-    insert(tx, session, owner, window=tx.ids.window(), family=family, place=place, ttl=ttl, metadata=metadata)
-    scope = lock_session(tx, session, owner)
-    session_row = scope.row
-    opening = Opening(session, session_row.last_event + 1, None, "first")
-    window_segments.open_first(tx, session_row.window, opening)
-    event_log.append_event(tx, session_row, SessionCreated())
+    owner_totals.require_session(tx, owner)
+    row = new_row(tx, owner)
+    if address is not None:
+        row.family, row.place = address.family, address.place
+    if ttl is not None:
+        _set_ttl(row, ttl)
+    if metadata:
+        row.metadata = encode_metadata(metadata)
+    row.last_event = 1
+    scope = insert_session(tx, row)
+    window_segments.open_first(tx, row.window, Opening(row.id, row.last_event, None, "first"))
+    event_log.append_first(tx, row, SessionCreated())
     return scope
-
-
-def insert(
-    tx: Transaction,
-    session: SessionId,
-    owner: str,
-    *,
-    window: WindowId,
-    family: str | None,
-    place: str | None,
-    ttl: Ttl | None = None,
-    source: SessionId | None = None,
-    metadata: Mapping[str, str] | None = None,
-    agent: str | None = None,
-    counted: bool = True,
-) -> None:
-    """Insert the row of a new session. The caller writes its window and first event. A tombstone is not counted."""
-    idle, absolute = _milliseconds(ttl)
-    tx.run(
-        "create_session",
-        session=session,
-        owner=owner,
-        window=window,
-        family=family,
-        place=place,
-        source=source,
-        idle_ttl=idle,
-        expires_by=None if absolute is None else tx.now + absolute,
-        now=tx.now,
-        metadata=encode_metadata(metadata or {}),
-        agent=agent,
-    )
-    if counted:
-        owner_totals.add_session(tx, owner, session)
 
 
 def _lock_open_or_close(tx: Transaction, session: SessionId, owner: str, ttl: Ttl | None) -> SessionScope | None:
@@ -344,6 +322,8 @@ def _positive(what: str, seconds: float | None) -> int | None:
 
 def _append_change(tx: Transaction, session_row: LockedRow, body: EventBody) -> None:
     """Append a change that people see and agents do not: the revision grows, the context and the list position stay."""
+    if not (isinstance(body, SessionRenamed) and body.by == "agent"):
+        owner_totals.require_text(tx, session_row, event_log.text_size(body))
     session_row.revision += 1
     event_log.append_event(tx, session_row, body)
 

@@ -31,7 +31,7 @@ class _Tombstone(NamedTuple):
 
 
 _FAMILY = Rows("whole_family", _FamilyMember)
-_BURIED = Rows("bury_session", _Tombstone)
+_TOMBSTONE_PLACE = Rows("bury_session", _Tombstone)
 _MESSAGES_BETWEEN = Rows("messages_between", IndexedMessage)
 
 
@@ -43,7 +43,7 @@ def delete(tx: Transaction, session: SessionId, owner: str, expect_revision: int
     dropped_blobs = sum(blob_store.release(tx, turn) for turn in turns)
     for turn in turns:
         tx.run("drop_calls", turn=turn)
-    gone = bury(tx, session)
+    gone = add_tombstone(tx, session)
     owner_totals.remove_session(tx, owner, session, session_row.text_bytes)
     tx.run("drop_turns", session=session)
     tx.run("drop_marks", session=session)
@@ -64,14 +64,14 @@ def delete(tx: Transaction, session: SessionId, owner: str, expect_revision: int
     )
 
 
-def bury(tx: Transaction, session: SessionId) -> int:
+def add_tombstone(tx: Transaction, session: SessionId) -> int:
     """Leave a tombstone and drop the other events. Returns how many were dropped."""
-    tombstone = _BURIED.one(tx, session=session, now=tx.now)
+    tombstone = _TOMBSTONE_PLACE.one(tx, session=session, now=tx.now)
     if tombstone is None:
         raise CorruptRecord(session, "is missing")
     # The tombstone comes first, so that the newest key of the feed is never given out again.
-    event_log.bury(tx, session, tombstone.number, tombstone.fence)
-    return tx.run("drop_all_events", session=session, number=tombstone.number)
+    event_log.add_tombstone(tx, session, tombstone.number, tombstone.fence)
+    return tx.changed("drop_all_events", session=session, number=tombstone.number)
 
 
 def _family(tx: Transaction, session: SessionId) -> tuple[list[SessionId], list[SessionId]]:
@@ -95,7 +95,7 @@ def _drop_messages(tx: Transaction, owner: str, own: Iterable[WindowId], needed:
                 # The index needs the text of a message to forget it, so this comes before the message is dropped.
                 if message.key <= indexed:
                     message_search.unindex(tx, message, owner)
-            gone += tx.run("drop_messages", window=window, low=low, high=high)
+            gone += tx.changed("drop_messages", window=window, low=low, high=high)
         kept += value(tx, "count_messages", window=window)
     return gone, kept, dropped
 
@@ -121,4 +121,4 @@ def _drop_windows(tx: Transaction, own: Iterable[WindowId], needed: Needed) -> i
         else:
             tx.run("uproot_window", window=window)
     going = [window for window in own if window not in needed.read and window not in needed.sources]
-    return sum(tx.run("drop_window", window=window) for window in going)
+    return sum(tx.changed("drop_window", window=window) for window in going)

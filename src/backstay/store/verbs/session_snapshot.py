@@ -23,7 +23,7 @@ from backstay.store.verbs.turns.turn_row import CALLS, TURN, TurnRow
 
 
 class _BadgeRow(NamedTuple):
-    """Whether a call of the running turn asks a person, and how the last turn ended."""
+    """Whether a call of the running turn needs approval, and how the last turn ended."""
 
     asks: int
     outcome: str | None
@@ -45,7 +45,7 @@ def snapshot(tx: Transaction, session: SessionId, owner: str, query: SnapshotQue
         if running_row is None
         else event_log.of_turn(tx, session_row.id, running_row.id, running_row.first_event or 0)
     )
-    output, unheard = _so_far(events)
+    output, pending_steering = _so_far(events)
     turns = _turns(tx, owner, page.messages, running_row, events)
     window = window_segments.get(tx, page.window)
     return SessionSnapshot(
@@ -56,10 +56,10 @@ def snapshot(tx: Transaction, session: SessionId, owner: str, query: SnapshotQue
         turns=turns,
         calls=_calls(tx, page.messages, running_row),
         waiting=session_queries.waiting(tx, session, owner),
-        said=tuple(output),
-        unheard=tuple(unheard),
-        behind=window.behind,
-        behind_until=window.behind_until,
+        output=tuple(output),
+        pending_steering=tuple(pending_steering),
+        summarises=window.summarises,
+        summarises_until=window.summarises_until,
     )
 
 
@@ -83,7 +83,7 @@ def _around(tx: Transaction, session_row: SessionRow, message: MessageId, last: 
     if location is None:
         raise NotFound(f"no message {message} in {session_row.id}")
     if last < 1:
-        raise InvalidPayload("a page around a message has at least that message", hint="Ask for last=1 or more.")
+        raise InvalidPayload("a page around a message contains at least that message", hint="Ask for last=1 or more.")
     return SnapshotQuery(window=location.window, before=location.position + 1 + last // 2, last=last)
 
 

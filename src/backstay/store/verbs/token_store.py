@@ -15,6 +15,7 @@ _LONGEST = 100 * 365 * 86_400.0
 
 _BY_HASH = Rows("token_by_hash", Token)
 _OF_OWNER = Rows("tokens_of", Token)
+_OF_ALL = Rows("tokens_of_all", Token)
 _BY_ID = Rows("token_of", Token)
 
 
@@ -60,7 +61,7 @@ def get(tx: Transaction, hash: bytes) -> Token:
     """Look up a valid token. Raises `NotFound` if it is unknown or revoked, and `TokenExpired`."""
     token = _known(tx, hash)
     if token.revoked_at is not None:
-        raise NotFound("this token no longer holds", hint="Ask for a new one.")
+        raise NotFound("this token is no longer valid", hint="Ask for a new one.")
     if token.expires_at is not None and token.expires_at <= tx.now:
         raise TokenExpired(token.expires_at)
     return token
@@ -70,13 +71,14 @@ def redeem(tx: Transaction, link: bytes, hash: bytes, name: str, seconds: float)
     """Exchange a link, which works once, for the token of a browser. Raises `NotFound` if it was used."""
     spent = get(tx, link)
     if spent.kind != "link" or tx.one("revoke_token", token=spent.id, owner=spent.owner, now=tx.now) is None:
-        raise NotFound("this link no longer holds", hint="Ask for a new one.")
+        raise NotFound("this link is no longer valid", hint="Ask for a new one.")
     return add(tx, spent.owner, hash, name=name, kind="browser", seconds=seconds)
 
 
-def of_owner(tx: Transaction, owner: str) -> tuple[Token, ...]:
-    """The valid tokens of an owner, without links."""
-    return tuple(token for token in _OF_OWNER.all(tx, owner=owner) if not _expired(token, tx.now))
+def of_owner(tx: Transaction, owner: str | None) -> tuple[Token, ...]:
+    """The valid tokens of an owner, or of all, without links."""
+    found = _OF_ALL.all(tx) if owner is None else _OF_OWNER.all(tx, owner=owner)
+    return tuple(token for token in found if not _expired(token, tx.now))
 
 
 def revoke(tx: Transaction, token: TokenId, owner: str) -> Token:

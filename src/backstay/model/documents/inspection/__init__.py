@@ -23,8 +23,8 @@ def inspect(document: Document, limits: Limits) -> None:
     The check needs memory for the windows of the session, and for nothing else that grows with it.
 
     Raises:
-        InvalidPayload: it is invalid; the error names the location.
-        TooLarge: it exceeds a limit.
+        InvalidPayload: It is invalid; the error names the location.
+        TooLarge: It exceeds a limit.
     """
     check_facts(document, limits)
     ranges = check_windows(document, limits)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from backstay.errors import TooLarge
-from backstay.model.content import Attachment, Part
+from backstay.model.content import Part, attachments_in
 from backstay.model.documents.inspection.inspected import Document, DocumentKeys
 from backstay.model.documents.inspection.requirements import require
 from backstay.model.documents.records import digest_of
@@ -35,6 +35,5 @@ def _wanted(document: Document) -> DocumentKeys:
 
 
 def _add(wanted: DocumentKeys, parts: Iterable[Part]) -> None:
-    for part in parts:
-        if isinstance(part, Attachment):
-            wanted.add(part.blob)
+    for file in attachments_in(parts):
+        wanted.add(file.blob)

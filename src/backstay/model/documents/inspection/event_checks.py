@@ -19,6 +19,7 @@ from backstay.model.event import (
     ThoughtDelta,
     ToolCalled,
     ToolReturned,
+    TurnContinued,
     TurnEdited,
     TurnEnded,
     TurnFolded,
@@ -139,8 +140,9 @@ class _EventInspection:
                 require({window, parent} <= self._own, here, "opens a window of another session")
             case ToolCalled(key=key):
                 require(self._document.has_call(key), f"{here}.key", "is not in the ledger")
-            case SteeringTaken(steer=steer):
-                require(self._document.has_turn(steer), f"{here}.steer", "is not a turn of the session")
+            case SteeringTaken(steer=named) | TurnContinued(by=named):
+                field = "steer" if isinstance(event.body, SteeringTaken) else "by"
+                require(self._document.has_turn(named), f"{here}.{field}", "is not a turn of the session")
             case TurnsReordered(turns=turns):
                 require(all(map(self._document.has_turn, turns)), f"{here}.turns", "are not all turns of the session")
             case TurnFolded(first=first, last=last, messages=repeated):

@@ -26,5 +26,5 @@ def at(location: str) -> Iterator[None]:
 
 
 def is_hex(text: str, length: int) -> bool:
-    """Whether this is a hash of so many hexadecimal digits."""
+    """Whether this is a hash with this number of hexadecimal digits."""
     return len(text) == length and set(text) <= set("0123456789abcdef")

@@ -72,7 +72,7 @@ class _WindowInspection:
                 needed.setdefault(segment.source, []).append((segment.low, self._end(segment)))
         for location, window in self._document.windows:
             parts = joined_ranges(needed.get(window.id, []))
-            lies = bool(parts) and not (window.segments or window.base or window.behind)
+            lies = bool(parts) and not (window.segments or window.base or window.summarises)
             require(window.id in read or lies, location, "is not needed")
             for low, high in self.ranges[window.id]:
                 require(cover(parts, low, high), f"{location}.messages", "are more than the session can reach")
@@ -168,4 +168,4 @@ class _WindowInspection:
 
 
 def _roots(window: ExportedWindow) -> list[Beginning]:
-    return [root for root in (window.base, window.behind) if root is not None]
+    return [root for root in (window.base, window.summarises) if root is not None]

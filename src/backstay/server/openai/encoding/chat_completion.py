@@ -41,7 +41,7 @@ class CompletionReader:
         self.usage = Usage()
         self.outcome: Outcome | None = None
         self._cut: str | None = None
-        self._asked = False
+        self._has_client_calls = False
 
     def read(self, event: Event) -> list[CompletionPiece]:
         """Convert the next event of the turn."""
@@ -49,7 +49,7 @@ class CompletionReader:
             case TextDelta(text=text):
                 return [CompletionPiece(text=text)]
             case ToolCalled(call=call) if call.client:
-                self._asked = True
+                self._has_client_calls = True
                 return [CompletionPiece(call=call)]
             case UsageReported(usage=usage):
                 self.usage += usage
@@ -67,7 +67,7 @@ class CompletionReader:
     @property
     def reason(self) -> str:
         """The finish reason."""
-        if self._asked:
+        if self._has_client_calls:
             return "tool_calls"
         return self._cut if self._cut in ("length", "content_filter") else "stop"
 
@@ -183,6 +183,7 @@ def _usage(usage: Usage) -> Value:
         "completion_tokens": usage.output_tokens,
         "total_tokens": usage.input_tokens + usage.output_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     }
 
 

@@ -160,6 +160,8 @@ def user_message(role: str, item_position: ItemPosition, parts: Sequence[Part]) 
 
 
 def _input_content(part: Part) -> Value:
+    if isinstance(part, Attachment) and part.media_type.startswith("image/"):
+        return {"type": "input_image", "file_id": part.blob, "detail": "auto"}
     if isinstance(part, Attachment):
         return {"type": "input_file", "file_id": part.blob, "filename": part.name}
     return {"type": "input_text", "text": part.text if isinstance(part, Text) else ""}

@@ -26,7 +26,7 @@ from backstay.model.event import (
 from backstay.model.history.turn_messages import PartPosition, TurnMessages
 from backstay.model.ids import MessageId, TurnId, message_of
 from backstay.model.message import Message
-from backstay.model.turn import Cancelled, Completed, Failed, Interrupted, Outcome, TurnInfo
+from backstay.model.turn import REFUSALS, Cancelled, Completed, Failed, Interrupted, Outcome, TurnInfo
 from backstay.server.openai.encoding.items import (
     Value,
     agent_text,
@@ -47,7 +47,7 @@ _ENDINGS = {"completed": "response.completed", "failed": "response.failed"}
 Values = list[Value]
 
 
-class Speech(NamedTuple):
+class PartialText(NamedTuple):
     """A text or a thought that the agent is producing."""
 
     kind: type[Text | Thought]
@@ -80,7 +80,7 @@ class ResponseEncoder:
         self._status = "queued"
         self._request = USUAL
         self._output: list[Value] = []
-        self._speech: Speech | None = None
+        self._partial: PartialText | None = None
         self._running: dict[str, RunningCall] = {}
         self._usage = Usage()
         self._cut: str | None = None
@@ -163,16 +163,16 @@ class ResponseEncoder:
 
     def _add_text(self, kind: type[Text | Thought], text: str, body: EventBody) -> Values:
         place, values = self._place(body), Values()
-        speech = self._speech
-        if speech is None or speech.place != place or speech.kind is not kind:
-            values += self._finish_speech("completed")
-            speech = self._speech = Speech(kind, place, self._position_of(place), len(self._output), [])
-            values += self._open_speech(speech)
-        speech.texts.append(text)
-        return [*values, self._delta(speech, text)]
+        partial = self._partial
+        if partial is None or partial.place != place or partial.kind is not kind:
+            values += self._finish_partial("completed")
+            partial = self._partial = PartialText(kind, place, self._position_of(place), len(self._output), [])
+            values += self._open_partial(partial)
+        partial.texts.append(text)
+        return [*values, self._delta(partial, text)]
 
     def _call(self, call: ToolCall, body: EventBody) -> Values:
-        values = self._finish_speech("completed")
+        values = self._finish_partial("completed")
         position, index = self._position_of(self._place(body)), len(self._output)
         item = (
             function_call(position, call, "in_progress")
@@ -194,7 +194,7 @@ class ResponseEncoder:
         return values
 
     def _return(self, result: ToolResult, body: EventBody) -> Values:
-        values = self._finish_speech("completed")
+        values = self._finish_partial("completed")
         self._place(body)
         asked = self._running.pop(result.id, None)
         return values if asked is None else [*values, *self._finish_call(asked, result)]
@@ -208,37 +208,37 @@ class ResponseEncoder:
     def _end(self, outcome: Outcome, at: int) -> Values:
         values = [] if self._begun else self._begin((), "in_progress")
         whole = isinstance(outcome, Completed)
-        values += self._finish_speech("completed" if whole else "incomplete")
+        values += self._finish_partial("completed" if whole else "incomplete")
         for asked in self._running.values():
             values += self._finish_call(asked, None)
         self._running = {}
         self._outcome, self._ended_at, self._status = outcome, at, status_of(outcome, self._cut)
         return [*values, self._about(_ENDINGS.get(self._status, "response.incomplete"))]
 
-    # --- speech -------------------------------------------------------------------------------------------------------
+    # --- partial text -------------------------------------------------------------------------------------------------
 
-    def _open_speech(self, speech: Speech) -> Values:
-        item = _text_item(speech, "in_progress")
-        empty = item | {"content": []} if speech.kind is Text else item
+    def _open_partial(self, partial: PartialText) -> Values:
+        item = _text_item(partial, "in_progress")
+        empty = item | {"content": []} if partial.kind is Text else item
         self._output.append(empty)
-        values = [self._item("response.output_item.added", speech.output, empty)]
-        where = self._within(speech)
-        if speech.kind is Text:
+        values = [self._item("response.output_item.added", partial.output, empty)]
+        where = self._within(partial)
+        if partial.kind is Text:
             return [*values, self._event("response.content_part.added", where | {"part": output_text("")})]
         part = {"type": "summary_text", "text": ""}
         return [*values, self._event("response.reasoning_summary_part.added", where | {"part": part})]
 
-    def _delta(self, speech: Speech, text: str) -> Value:
-        if speech.kind is Text:
-            return self._event("response.output_text.delta", self._within(speech) | {"delta": text, "logprobs": []})
-        return self._event("response.reasoning_summary_text.delta", self._within(speech) | {"delta": text})
+    def _delta(self, partial: PartialText, text: str) -> Value:
+        if partial.kind is Text:
+            return self._event("response.output_text.delta", self._within(partial) | {"delta": text, "logprobs": []})
+        return self._event("response.reasoning_summary_text.delta", self._within(partial) | {"delta": text})
 
-    def _finish_speech(self, status: str) -> Values:
-        speech, self._speech = self._speech, None
-        if speech is None:
+    def _finish_partial(self, status: str) -> Values:
+        partial, self._partial = self._partial, None
+        if partial is None:
             return []
-        where, text = self._within(speech), speech.text
-        if speech.kind is Text:
+        where, text = self._within(partial), partial.text
+        if partial.kind is Text:
             values = [
                 self._event("response.output_text.done", where | {"text": text, "logprobs": []}),
                 self._event("response.content_part.done", where | {"part": output_text(text)}),
@@ -249,12 +249,12 @@ class ResponseEncoder:
                 self._event("response.reasoning_summary_text.done", where | {"text": text}),
                 self._event("response.reasoning_summary_part.done", where | {"part": part}),
             ]
-        return [*values, self._done(speech.output, _text_item(speech, status))]
+        return [*values, self._done(partial.output, _text_item(partial, status))]
 
-    def _within(self, speech: Speech) -> Value:
-        item = self._output[speech.output]
-        part = "content_index" if speech.kind is Text else "summary_index"
-        return {"item_id": item["id"], "output_index": speech.output, part: 0}
+    def _within(self, partial: PartialText) -> Value:
+        item = self._output[partial.output]
+        part = "content_index" if partial.kind is Text else "summary_index"
+        return {"item_id": item["id"], "output_index": partial.output, part: 0}
 
     # --- folds --------------------------------------------------------------------------------------------------------
 
@@ -334,15 +334,18 @@ class ResponseEncoder:
 
     def _shown(self, index: int) -> Value:
         """An output item in its current state; an unfinished text is included as far as it goes."""
-        speech = self._speech
+        partial = self._partial
         return (
-            _text_item(speech, "in_progress") if speech is not None and speech.output == index else self._output[index]
+            _text_item(partial, "in_progress")
+            if partial is not None and partial.output == index
+            else self._output[index]
         )
 
     def _error(self) -> Value | None:
         match self._outcome:
-            case Failed(reason=reason):
-                return {"code": "server_error", "message": reason or "the agent failed"}
+            case Failed(reason=reason, code=code):
+                refused = "invalid_prompt" if code in REFUSALS else "server_error"
+                return {"code": refused, "message": reason or "the agent failed"}
             case Interrupted(reason=reason):
                 return {"code": "server_error", "message": f"interrupted: {reason}" if reason else "interrupted"}
             case _:
@@ -376,16 +379,16 @@ def usage_of(usage: Usage) -> Value:
         "input_tokens": usage.input_tokens,
         "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
         "output_tokens": usage.output_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
         "total_tokens": usage.input_tokens + usage.output_tokens,
     }
 
 
-def _text_item(speech: Speech, status: str) -> Value:
+def _text_item(partial: PartialText, status: str) -> Value:
     return (
-        agent_text(speech.position, speech.text, status)
-        if speech.kind is Text
-        else thought(speech.position, speech.text, status)
+        agent_text(partial.position, partial.text, status)
+        if partial.kind is Text
+        else thought(partial.position, partial.text, status)
     )
 
 

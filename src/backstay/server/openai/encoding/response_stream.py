@@ -18,11 +18,11 @@ from backstay.model.turn import TurnInfo
 from backstay.runtime.owner_sessions import MultiSubscription
 from backstay.runtime.turn_handle import Turn
 from backstay.server.auth.caller import Caller
-from backstay.server.http.api_request import AnyCall
+from backstay.server.http.api_request import ApiRequest, B, Q
 from backstay.server.openai.encoding.items import Value
 from backstay.server.openai.encoding.response_encoder import ResponseEncoder
 from backstay.server.server_state import ServerState
-from backstay.server.sse.sse_connection import Dismissed, Gone, SseConnection
+from backstay.server.sse.sse_connection import ClientDisconnected, SseConnection, TokenInvalid
 from backstay.server.telemetry.logs import log
 from backstay.store import commands
 
@@ -67,7 +67,7 @@ class ResponseStreamEncoder:
         return b""
 
 
-async def until_over(call: AnyCall, turn: Turn) -> None:
+async def until_over(call: ApiRequest[B, Q], turn: Turn) -> None:
     """Wait until the turn ends or the client disconnects. The turn continues in any case.
 
     Raises:
@@ -125,9 +125,9 @@ class TurnStream:
             try:
                 await self._send_events(send, subscription, disconnect)
                 closing_frames = self._encoder.closing_frames() if self._encoder.over else closing_frames
-            except Gone:
+            except ClientDisconnected:
                 return
-            except Dismissed:
+            except TokenInvalid:
                 pass
             except BackstayError as error:
                 # The store failed or was closed. The client can reconnect and continue after the last number it
@@ -140,7 +140,7 @@ class TurnStream:
         await self._connection.open(send, (SESSION_HEADER.encode(), session.encode()))
         while not (self._service.streams.closing or self._encoder.over or self._gone):
             if disconnect.done():
-                raise Gone
+                raise ClientDisconnected
             subscription.changed.clear()
             if subscription.must_read(session, self._cursor) or self._unread:
                 await self._send_page(send)
@@ -153,7 +153,7 @@ class TurnStream:
         page = await owned.run(commands.events_after(self._turn.session, self._cursor, owner=owned.owner))
         if page.gap is not None:
             # The events already sent were folded, or lost in a power failure, so the numbers would not continue.
-            raise Gone
+            raise ClientDisconnected
         self._cursor = page.next
         self._unread = page.more
         frames = b""

@@ -58,7 +58,7 @@ export const rewrite = (turn, parts) => attempt(() => patch(`/api/turns/${turn}`
 export const reorder = (turns) => attempt(() => put(at("/waiting"), { turns }));
 export const decide = (turn, call, approved) =>
   attempt(() => put(`/api/turns/${turn}/calls/${encodeURIComponent(call)}/decision`, { approved }));
-/** Allow a call that may have run to run once more. This takes effect when its turn is resumed. */
+/** Allow a call that may have run to run once more. Its turn continues. */
 export const allowAgain = (turn, call) =>
   attempt(() => put(`/api/turns/${turn}/calls/${encodeURIComponent(call)}/decision`, { approved: true, run_again: true }));
 

@@ -5,7 +5,7 @@ import { get, signedOut } from "./api.js";
 /** The state (connecting, live, lost or signed-out) and since when. */
 export const connection = signal({ state: "connecting", since: Date.now() });
 
-const KINDS = ["story", "listed", "unlisted", "snapshot", "resync"];
+const KINDS = ["event", "listed", "unlisted", "snapshot", "resync"];
 let source = null;
 let followed = null;
 let cursor = "";

@@ -73,7 +73,7 @@ export function edgesOf(nodes) {
 }
 
 /** A sentence that describes a window. */
-export function descriptionOf({ reason, start, behind_until: behind, fork }) {
+export function descriptionOf({ reason, start, summarises_until: summarised, fork }) {
   const kept = count(start, "message");
   switch (reason) {
     case "first":
@@ -89,6 +89,6 @@ export function descriptionOf({ reason, start, behind_until: behind, fork }) {
     case "away":
       return `Continues as “${isolated(nameOf(fork))}”, after ${kept}.`;
     default:
-      return behind ? `Summarises the ${count(behind, "message")} before it.` : "Earlier messages were summarised for the agent.";
+      return summarised ? `Summarises the ${count(summarised, "message")} before it.` : "Earlier messages were summarised for the agent.";
   }
 }

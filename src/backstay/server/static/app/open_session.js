@@ -86,7 +86,7 @@ async function reloadSnapshot() {
 
 function receive(kind, data) {
   if (kind === "listed" || kind === "unlisted" || data.feed) return applyListFrame(kind, data);
-  if (kind === "story") pending.push(...piecesOf(data));
+  if (kind === "event") pending.push(...piecesOf(data));
   // The server no longer has the events after our cursor: they were folded or lost.
   else pending.push({ session: data.session, last: Infinity, body: { kind: "gap" } });
   scheduleDraw();
@@ -147,7 +147,7 @@ export async function older() {
 /** The query for the page above; null if there is none. */
 export function above(top) {
   if (top.position > 0) return { window: top.window, before: top.position };
-  return top.behind ? { window: top.behind, before: top.behindUntil } : null;
+  return top.summarises ? { window: top.summarises, before: top.summarisesUntil } : null;
 }
 
 let sought = {};
@@ -219,8 +219,8 @@ export async function lookBack(window, why, before = null) {
 /** A snapshot without its running and waiting turns. */
 const asItWas = (snapshot) => ({
   ...snapshot,
-  said: [],
-  unheard: [],
+  output: [],
+  pending_steering: [],
   waiting: [],
   turns: snapshot.turns.filter(({ state }) => state === "ended"),
 });

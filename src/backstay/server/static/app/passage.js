@@ -8,9 +8,9 @@ export function chainOf(windows, current) {
   const byId = new Map(windows.map((window) => [window.id, window]));
   const chain = [];
   let until = Infinity;
-  for (let here = byId.get(current); here; here = byId.get(here.behind)) {
+  for (let here = byId.get(current); here; here = byId.get(here.summarises)) {
     chain.unshift({ window: here.id, until });
-    until = here.behind_until ?? 0;
+    until = here.summarises_until ?? 0;
   }
   return chain;
 }
@@ -18,7 +18,7 @@ export function chainOf(windows, current) {
 /** A passage that consists of one snapshot, without the messages that are part of the session's end. */
 export function begin(snapshot, top) {
   const known = snapshot.messages.filter(({ position }) => snapshot.window !== top.window || position < top.position);
-  const state = open({ ...snapshot, messages: known, said: [], unheard: [], waiting: [], turns: ended(snapshot) });
+  const state = open({ ...snapshot, messages: known, output: [], pending_steering: [], waiting: [], turns: ended(snapshot) });
   return { state, bottom: { window: snapshot.window, position: (known.at(-1)?.position ?? top.position - 1) + 1 } };
 }
 

@@ -32,7 +32,7 @@ export const append = (state, snapshot) => ({ ...state, entries: joined(state.en
 /** The state with the entries of an earlier state before it. */
 export const join = (earlier, state) => ({ ...state, top: earlier.top, entries: joined(earlier.entries, state.entries) });
 
-const alone = (snapshot) => ({ ...snapshot, said: [], unheard: [], turns: snapshot.turns.filter(({ state }) => state === "ended") });
+const alone = (snapshot) => ({ ...snapshot, output: [], pending_steering: [], turns: snapshot.turns.filter(({ state }) => state === "ended") });
 
 /** The state after one more event. A repeated event changes nothing; a gap makes the state stale. */
 export function reduce(state, event) {
@@ -108,7 +108,7 @@ const STEPS = {
   turn_recorded: (state, event, { messages = [] }) => ({
     ...state,
     waiting: without(state.waiting, event.turn),
-    entries: [...state.entries, ...entriesOf({ messages, turns: [], calls: [], said: [] })],
+    entries: [...state.entries, ...entriesOf({ messages, turns: [], calls: [], output: [] })],
   }),
 
   session_ended: (state) => ({ ...state, closed: "ended" }),
@@ -135,7 +135,7 @@ function newEntry(turn, agent) {
   };
 }
 
-function entriesOf({ messages, turns, calls, said, unheard = [] }) {
+function entriesOf({ messages, turns, calls, output, pending_steering = [] }) {
   const known = new Map(turns.map((turn) => [turn.id, turn]));
   const entries = [];
   for (const message of messages) {
@@ -148,8 +148,8 @@ function entriesOf({ messages, turns, calls, said, unheard = [] }) {
   if (running && running.agent !== COMPACTOR) {
     const place = entries.findIndex((entry) => entry.turn === running.id);
     const begun = place < 0 ? entryFor({ turn: running.id }, running) : entries[place];
-    const now = said.reduce((entry, message) => withMessage(entry, message, true), begun);
-    entries[place < 0 ? entries.length : place] = { ...now, pendingSteering: unheard };
+    const now = output.reduce((entry, message) => withMessage(entry, message, true), begun);
+    entries[place < 0 ? entries.length : place] = { ...now, pendingSteering: pending_steering };
   }
   return entries.map((entry) => withCalls(entry, calls));
 }
@@ -229,8 +229,9 @@ function callOf({ id, name, arguments: asked = {}, approval = false, client = fa
   };
 }
 
-function returned(entry, { id, output = null, error = false }) {
-  return insertSteeringIfPossible(withStep(entry, { type: "result", id, result: { output, error } }));
+function returned(entry, { id, output = null, error = false, files = [] }) {
+  const result = files.length ? { output, error, files } : { output, error };
+  return insertSteeringIfPossible(withStep(entry, { type: "result", id, result }));
 }
 
 function inCall(entry, id, change) {
@@ -282,18 +283,18 @@ function insertSteering(entry) {
 // --- helpers ---------------------------------------------------------------------------------------------------------
 
 const inputOf = ({ id, parts, at, role }) => ({ id, parts, at, role });
-const outcomeOf = ({ type, reason = "" }) => ({ type, reason });
+const outcomeOf = ({ type, reason = "", code = type === "failed" ? "agent_failed" : "", hint = "" }) => ({ type, reason, code, hint });
 const holding = (state, id, held) => ({
   ...state,
   waiting: state.waiting.map((turn) => (turn.id === id ? { ...turn, held } : turn)),
 });
 const without = (waiting, id) => (waiting.some((turn) => turn.id === id) ? waiting.filter((turn) => turn.id !== id) : waiting);
 const used = ({ type, ...counts }) => Object.values(counts).some(Boolean);
-const topOf = ({ window, behind, behind_until, messages }) => ({
+const topOf = ({ window, summarises, summarises_until, messages }) => ({
   window,
   position: messages[0]?.position ?? 0,
-  behind: behind ?? null,
-  behindUntil: behind_until ?? null,
+  summarises: summarises ?? null,
+  summarisesUntil: summarises_until ?? null,
 });
 
 /** The text of these parts. */

@@ -9,11 +9,11 @@ from backstay.model.limits import Limits
 from backstay.model.operations.findings import Finding, ProgressCallback
 from backstay.store.postgres.connection import ServerConnection
 from backstay.store.postgres.conninfo import ConnectionTarget
-from backstay.store.postgres.database import PostgresDatabase
 from backstay.store.postgres.engine import machine
 from backstay.store.postgres.lease_watch import LeaseWatch
 from backstay.store.postgres.maintenance.upkeep import OUR_TABLES, connected, room
 from backstay.store.postgres.migrations import found_schema, shipped
+from backstay.store.postgres.protocol.pipeline import Pipeline
 from backstay.store.postgres.server_time import ServerTime
 from backstay.store.postgres.statements import reading
 from backstay.store.postgres.transaction import PostgresSettings, ReadingTransaction
@@ -72,10 +72,10 @@ def _privileges(wire: ServerConnection) -> Finding:
         return Finding(
             about="permissions",
             level="wrong",
-            detail="this role may not read and write every table",
-            hint="Grant SELECT, INSERT, UPDATE and DELETE on them, SELECT and USAGE on the sequence.",
+            detail="this role lacks rights on some tables",
+            hint="Grant SELECT, INSERT, UPDATE and DELETE on the tables, and SELECT and USAGE on the sequence.",
         )
-    return Finding(about="permissions", level="fine", detail="every table may be read and written")
+    return Finding(about="permissions", level="fine", detail="this role can read and write every table")
 
 
 def _indexes(wire: ServerConnection) -> Iterator[Finding]:
@@ -84,13 +84,11 @@ def _indexes(wire: ServerConnection) -> Iterator[Finding]:
         yield Finding(
             about="integrity",
             level="wrong",
-            detail=f"indexes that the server itself calls invalid: {', '.join(broken)}",
+            detail=f"indexes that PostgreSQL marks as invalid: {', '.join(broken)}",
             hint="Run REINDEX on them.",
         )
     else:
-        yield Finding(
-            about="integrity", level="fine", detail="no index is invalid (pages are the server's: see pg_amcheck)"
-        )
+        yield Finding(about="integrity", level="fine", detail="no index is invalid (pg_amcheck checks the pages)")
 
 
 def _inside(wire: ServerConnection, *, quick: bool, progress: ProgressCallback) -> Iterator[Finding]:
@@ -106,9 +104,7 @@ def _inside(wire: ServerConnection, *, quick: bool, progress: ProgressCallback) 
         lease_ms=0,
         host=machine,
     )
-    with wire.cursor() as cursor:
-        try:
-            tx = ReadingTransaction(cursor, reading(), setting, PostgresDatabase.begin_reading)
-            yield from examine(tx, quick=quick, progress=progress)
-        finally:
-            wire.roll_back()
+    try:
+        yield from examine(ReadingTransaction(Pipeline(wire), reading(), setting), quick=quick, progress=progress)
+    finally:
+        wire.roll_back()

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
+import msgspec
 import psycopg
 from psycopg import sql
 
@@ -47,13 +47,13 @@ class PostgresSite:
 
     def is_store(self) -> bool:
         row = self._one(_TABLES)
-        return row is not None and row[0] > 0
+        return row is not None and bool(row[0])
 
     def note(self, *states: State) -> MoveState | None:
         row = self._one(
             "SELECT id, state, place FROM moves WHERE state = ANY (%s) ORDER BY at DESC LIMIT 1", [list(states)]
         )
-        return MoveState(*row) if row else None
+        return msgspec.convert(row, MoveState) if row else None
 
     # --- the source ---------------------------------------------------------------------------------------------------
 
@@ -78,14 +78,14 @@ class PostgresSite:
                 raise called_off(self.location)
 
     def hosts(self) -> dict[str, str]:
-        return dict(self._all("SELECT machine, host FROM hosts"))
+        return dict(msgspec.convert(self._all("SELECT machine, host FROM hosts"), list[tuple[str, str]]))
 
     def rows(self, table: Table, after: Row | None) -> list[Row]:
-        return self._all(_ours(table.select(from_start=after is None)), [*(after or ()), table.step])
+        return self._all(_with_placeholders(table.select(from_start=after is None)), [*(after or ()), table.step])
 
     def count(self, table: Table) -> int:
         row = self._one(table.select_count())
-        return row[0] if row else 0
+        return msgspec.convert(row[0], int) if row else 0
 
     # --- the target ---------------------------------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ class PostgresSite:
     def amend(self, table: Table, amendments: Sequence[Row]) -> None:
         if amendments:
             with self._filling() as wire, wire.cursor() as cursor:
-                cursor.executemany(_ours(table.update()).encode(), amendments)
+                cursor.executemany(_with_placeholders(table.update()).encode(), amendments)
 
     def finish_target(self, note: MoveState, hosts: Mapping[str, str]) -> None:
         with self._writing() as wire:
@@ -131,18 +131,18 @@ class PostgresSite:
 
     # --- within -------------------------------------------------------------------------------------------------------
 
-    def _one(self, question: str, parameters: Sequence[Any] = ()) -> Row | None:  # Any: the driver's parameters
+    def _one(self, question: str, parameters: Sequence[object] = ()) -> Row | None:
         return next(iter(self._all(question, parameters)), None)
 
-    def _all(self, question: str, parameters: Sequence[Any] = ()) -> list[Row]:  # Any: the driver's parameters
-        with self._in_our_words() as wire:
+    def _all(self, question: str, parameters: Sequence[object] = ()) -> list[Row]:
+        with self._store_errors() as wire:
             return wire.execute(question.encode(), parameters).fetchall()
 
     @contextmanager
     def _writing(self) -> Iterator[ServerConnection]:
-        with self._in_our_words() as wire, wire.transaction():
-            if wire.timeouts:
-                wire.execute(wire.timeouts.encode())
+        with self._store_errors() as wire, wire.transaction():
+            for text in wire.timeouts:
+                wire.execute(text)
             yield wire
 
     @contextmanager
@@ -153,7 +153,7 @@ class PostgresSite:
             yield wire
 
     @contextmanager
-    def _in_our_words(self) -> Iterator[ServerConnection]:
+    def _store_errors(self) -> Iterator[ServerConnection]:
         try:
             if self._wire is None:
                 self._wire = ServerConnection.connect(
@@ -164,7 +164,7 @@ class PostgresSite:
             raise translated(error, self.location) from error
 
 
-def _ours(statement: str) -> str:
+def _with_placeholders(statement: str) -> str:
     """A statement in the notation of the driver."""
     return statement.replace("?", "%s")
 

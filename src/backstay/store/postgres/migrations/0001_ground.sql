@@ -1,8 +1,8 @@
--- The ground: sessions and their door rows, windows, messages, turns, events, blobs, and the search index.
--- Times are milliseconds since 1970 (UTC) on the server's clock. What is indexed is compared byte by byte, so that no
--- change of a system's languages can break an index.
+-- The base schema: sessions, windows, messages, turns, events, blobs, and the search index.
+-- Times are milliseconds since 1970 (UTC) on the server's clock. Indexed text is compared byte by byte, so that no
+-- change of a system's collations can break an index.
 
--- Keys of what is written in a row by many at once. See `horizon` for how a reader follows them without missing any.
+-- Keys of rows that many writers append concurrently. See `horizon` for how a reader follows them without missing any.
 CREATE SEQUENCE keys;
 SELECT setval('keys', 1);
 
@@ -11,7 +11,7 @@ BEGIN
     RAISE EXCEPTION USING MESSAGE = TG_ARGV[0], ERRCODE = 'integrity_constraint_violation';
 END $$;
 
--- One row is the door: every write to a session passes through its row first.
+-- The session row: every write to a session locks this row first.
 CREATE TABLE sessions (
     id           TEXT COLLATE "C" NOT NULL PRIMARY KEY,
     owner        TEXT COLLATE "C" NOT NULL,
@@ -71,9 +71,9 @@ CREATE TABLE addresses (
 
 CREATE INDEX addresses_of_session ON addresses (session_id);
 
--- A window is what the model reads: the first `base_until` messages of its base, if it has one, then its segments.
--- `behind` is what its summary stands for: the first `behind_until` messages of another window.
--- `event` is the number of the session's event that tells of its opening.
+-- A window: the first `base_until` messages of its base, if it has one, then the messages of its segments.
+-- Its summary replaces the first `behind_until` messages of the window `behind`.
+-- `event` is the number of the event that records its opening.
 CREATE TABLE windows (
     id            TEXT COLLATE "C" NOT NULL PRIMARY KEY,
     session_id    TEXT COLLATE "C" NOT NULL REFERENCES sessions (id),
@@ -93,10 +93,10 @@ CREATE TABLE windows (
 CREATE INDEX windows_of_session ON windows (session_id);
 CREATE INDEX windows_based_on ON windows (base_id) WHERE base_id IS NOT NULL;
 CREATE INDEX windows_standing_for ON windows (behind_id) WHERE behind_id IS NOT NULL;
--- Two processes that compact one window at once: the second finds the first one's child.
+-- If two processes compact one window at once, the second finds the child of the first.
 CREATE UNIQUE INDEX windows_compacted_once ON windows (parent_id) WHERE reason = 'compaction';
 
--- Messages `low` to `high` (not included) of `source_id` stand in the window from position `start` on.
+-- Messages `low` to `high` (not included) of `source_id` are in the window from position `start` on.
 CREATE TABLE segments (
     window_id  TEXT COLLATE "C" NOT NULL REFERENCES windows (id),
     start      BIGINT           NOT NULL CHECK (start >= 0),
@@ -125,8 +125,8 @@ CREATE TABLE messages (
 CREATE TRIGGER messages_never_change BEFORE UPDATE ON messages
 FOR EACH ROW EXECUTE FUNCTION refuse_change('a message never changes');
 
--- `event` is the number of the session's event that tells of the turn's acceptance; `first_event` that of its start, as
--- long as its deltas are not folded.
+-- `event` is the number of the event that records the acceptance of the turn; `first_event` that of its start, as long
+-- as its deltas are not folded.
 CREATE TABLE turns (
     id                TEXT COLLATE "C" NOT NULL PRIMARY KEY,
     session_id        TEXT COLLATE "C" NOT NULL REFERENCES sessions (id),
@@ -179,7 +179,7 @@ CREATE TABLE calls (
 CREATE UNIQUE INDEX calls_of_turn ON calls (turn_id, call_id);
 
 -- `last` is greater than `number` only where the deltas of an ended turn are folded into one row.
--- `source_id`, `low` and `high` name the messages that the event speaks of.
+-- `source_id`, `low` and `high` are the range of the event's messages.
 CREATE TABLE events (
     key         BIGINT           NOT NULL PRIMARY KEY DEFAULT nextval('keys'),
     session_id  TEXT COLLATE "C" NOT NULL REFERENCES sessions (id),
@@ -209,7 +209,7 @@ CREATE TABLE marks (
     PRIMARY KEY (session_id, owner)
 );
 
--- A blob without a hash is an upload under way.
+-- A blob without a hash is an unfinished upload.
 CREATE TABLE blobs (
     key         BIGINT           NOT NULL PRIMARY KEY DEFAULT nextval('keys'),
     owner       TEXT COLLATE "C" NOT NULL,
@@ -230,7 +230,7 @@ CREATE TABLE chunks (
     UNIQUE (blob_key, start)
 );
 
--- What keeps a blob: a message, or the turn that waits with it.
+-- References to a blob: by a message, or by a waiting turn.
 CREATE TABLE blob_uses (
     blob_key   BIGINT           NOT NULL REFERENCES blobs (key),
     holder_id  TEXT COLLATE "C" NOT NULL,
@@ -247,13 +247,13 @@ CREATE TABLE workers (
     started_at  BIGINT           NOT NULL
 );
 
--- The number of each writer's last committed transaction: how a commit whose answer was lost is looked up.
+-- The number of each writer's last committed transaction, to look up a commit whose acknowledgement was lost.
 CREATE TABLE commits (
     writer  TEXT COLLATE "C" NOT NULL PRIMARY KEY,
     number  BIGINT           NOT NULL
 ) WITH (fillfactor = 50);
 
--- A fork and a deletion in one family of sessions are never under way at once: the deletion must see who still reads.
+-- A fork and a deletion in one family of sessions exclude each other: the deletion must see every remaining reader.
 CREATE FUNCTION wait_for_deletions() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(1113815382, hashtext(NEW.owner));
@@ -262,8 +262,8 @@ END $$;
 CREATE TRIGGER forks_wait_for_deletions BEFORE INSERT ON sessions
 FOR EACH ROW WHEN (NEW.source_id IS NOT NULL) EXECUTE FUNCTION wait_for_deletions();
 
--- The search index: our own words of each message, and its owner's. Filled behind the write path, up to `key` in
--- `indexed`. A text too large for a tsvector has none, and is looked at whenever its owner searches.
+-- The search index: our own words of each message, and a word for its owner. It is filled after the write, up to `key`
+-- in `indexed`. A text that is too large for a tsvector has none, and is scanned whenever its owner searches.
 CREATE TABLE search (
     key    BIGINT   NOT NULL PRIMARY KEY REFERENCES messages (key) ON DELETE CASCADE,
     owner  TEXT COLLATE "C" NOT NULL,

@@ -1,7 +1,7 @@
--- Notes: what programs attach to sessions, and which turns they no longer want to be asked about.
+-- Metadata that programs attach to sessions, and turns that are hidden.
 
--- A JSON object of texts. The store keeps it and looks at nothing in it.
+-- A JSON object of texts. The store does not interpret it.
 ALTER TABLE sessions ADD COLUMN metadata TEXT NOT NULL DEFAULT '{}';
 
--- A turn that is forgotten is not shown by its own name any more; what was said in it stays said.
+-- A forgotten turn is no longer found by its id. Its messages stay.
 ALTER TABLE turns ADD COLUMN forgotten BIGINT NOT NULL DEFAULT 0;

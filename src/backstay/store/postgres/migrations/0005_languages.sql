@@ -1,17 +1,17 @@
--- Languages: a word is also found by its stem in each language of this store. The index is made anew, because it also
--- knows pairs of characters now.
+-- Languages: a word is also found by its stem in each language of this store. The index is built again, because it now
+-- also contains pairs of characters.
 
--- Texts up to the key `unstemmed` have not got the stems of the languages of now; the newest get them first.
+-- Texts up to the key `unstemmed` lack the stems of the current languages. The newest texts get them first.
 ALTER TABLE indexed ADD COLUMN languages TEXT[] NOT NULL DEFAULT '{}', ADD COLUMN unstemmed BIGINT NOT NULL DEFAULT 0;
 
--- The stems of a word; none where it is too common to have one. No word of a text begins like them.
+-- The stems of a word; none if it is too common. No word of a text has the prefix of a stem.
 CREATE FUNCTION stems(languages text[], word text) RETURNS SETOF text LANGUAGE sql STABLE AS $$
     SELECT '=' || l.name || ':' || s.stem
     FROM unnest(languages) l (name)
     CROSS JOIN unnest(ts_lexize(CAST('pg_catalog.' || l.name || '_stem' AS regdictionary), word)) s (stem)
 $$;
 
--- A text's words with their stems in these languages, instead of any they had. What is too large for that has none.
+-- The words of a text with their stems in these languages, instead of earlier stems. A text that is too large has none.
 CREATE FUNCTION with_stems(languages text[], words tsvector) RETURNS tsvector LANGUAGE plpgsql STABLE STRICT AS $$
 DECLARE
     plain tsvector := ts_delete(words, ARRAY(SELECT w FROM unnest(tsvector_to_array(words)) w WHERE w ^@ '='));

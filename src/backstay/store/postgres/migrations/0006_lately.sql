@@ -1,2 +1,2 @@
--- When each writer marked last, on the server's clock: a mark that nobody can ask for any more is forgotten.
+-- The time of each writer's last mark, on the server's clock: marks that are no longer needed are deleted.
 ALTER TABLE commits ADD COLUMN at BIGINT NOT NULL DEFAULT 0;

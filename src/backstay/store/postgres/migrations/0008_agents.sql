@@ -1,5 +1,5 @@
--- Whose session it is: the agent of its newest turn. Lists are filtered by it, and by the place a session comes from; a
--- list costs the same however many sessions there are.
+-- The agent of a session's newest turn. Lists are filtered by agent and by place; the cost of a page does not depend on
+-- the number of sessions.
 ALTER TABLE sessions ADD COLUMN agent TEXT COLLATE "C";
 
 UPDATE sessions SET agent = (
@@ -10,6 +10,6 @@ UPDATE sessions SET agent = (
 
 CREATE INDEX sessions_of_agent ON sessions (owner, agent, active_at DESC, id DESC)
 WHERE state <> 'deleted' AND agent IS NOT NULL;
--- A place is as long as a path may be, which no index takes; what it is known by is short.
+-- A place may be as long as a path, which is too long for an index; its hash is short.
 CREATE INDEX sessions_of_place ON sessions (owner, md5(place), active_at DESC, id DESC)
 WHERE state <> 'deleted' AND place IS NOT NULL;

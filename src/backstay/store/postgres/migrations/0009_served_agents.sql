@@ -1,4 +1,4 @@
--- The agents that a process serves or has served. A message for any other name would wait for ever.
+-- The agents that a process serves or has served. A message for any other name would wait forever.
 CREATE TABLE served_agents (
     name             TEXT COLLATE "C" NOT NULL PRIMARY KEY,
     first_served_at  BIGINT           NOT NULL

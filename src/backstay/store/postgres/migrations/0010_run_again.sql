@@ -1,2 +1,2 @@
--- Whether a person allowed a call that may have run to be made once more, and whether that was done.
+-- Whether a person allowed one more run of a call that may have run, and whether that run was made.
 ALTER TABLE calls ADD COLUMN run_again TEXT NOT NULL DEFAULT 'none' CHECK (run_again IN ('none', 'approved', 'used'));

@@ -1,5 +1,5 @@
--- When a process on one machine first saw a lease of another machine, for processes on that machine that come later.
--- `at` counts on the boot clock that `boot_id` names; the lease is known by fence, end and boot.
+-- When a process on this machine first saw a lease of another machine, for later processes on this machine.
+-- `at` counts on the boot clock that `boot_id` names; fence, end and boot identify the lease.
 CREATE TABLE sightings (
     session_id  TEXT COLLATE "C" NOT NULL,
     boot_id     TEXT COLLATE "C" NOT NULL,

@@ -1,5 +1,5 @@
--- A request id names one request of its owner, whatever handle delivers it. Before this it was unique per address and per
--- session: of the turns that one owner's id named, the first is known by it, and the others only show it.
+-- A request id identifies one request of its owner. Before this migration it was unique per address and per session. If
+-- one id named several turns of an owner, requests find the first, and the others only display it.
 ALTER TABLE turns ADD COLUMN request_owner TEXT;
 
 UPDATE turns SET request_owner = (SELECT s.owner FROM sessions s WHERE s.id = turns.session_id)

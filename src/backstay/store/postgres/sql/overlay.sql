@@ -6,6 +6,11 @@ least(coalesce(s.touched_at + s.idle_ttl, :now + 1), coalesce(s.expires_by, :now
 -- name: has_tag
 CAST(s.tags AS jsonb) @> to_jsonb(CAST(:tag AS text))
 
+-- name: session_at
+-- The same, but no row while commits wait for a standby: a wait may have been cut short, so the session that a reader
+-- sees may not be on the standby yet. Then the verb must run, whose commit waits for both.
+{{session_at}} AND current_setting('synchronous_standby_names') = ''
+
 -- name: set_read
 -- A read mark only moves forward.
 INSERT INTO marks (session_id, owner, read_to, at) VALUES (:session, :owner, :read_to, :now)
@@ -29,6 +34,10 @@ WHERE m.key > (SELECT key FROM indexed) AND m.key <= :horizon ORDER BY m.key LIM
 
 -- name: lower_indexed
 -- Keys are never assigned again: there is nothing to lower.
+SELECT key FROM indexed WHERE false
+
+-- name: count_rewind
+-- Keys are never assigned again, and no matches are kept.
 SELECT key FROM indexed WHERE false
 
 -- name: index_lag
@@ -151,3 +160,9 @@ SELECT 1 FROM sightings WHERE NOT EXISTS (
 DELETE FROM sightings WHERE NOT EXISTS (
     SELECT 1 FROM sessions s WHERE s.id = sightings.session_id AND s.running_id IS NOT NULL
         AND s.fence = sightings.fence AND s.lease_until = sightings.lease_until)
+
+-- name: among_keys
+m.key = ANY (CAST(translate(CAST(:keys AS text), '[]', '{}') AS bigint[]))
+
+-- name: among_sessions
+s.id = ANY (ARRAY(SELECT json_array_elements_text(CAST(:sessions AS json))))

@@ -10,7 +10,7 @@ import apsw
 
 from backstay.errors import StoreUnavailable
 from backstay.store.sqlite.connection import open_writer
-from backstay.store.sqlite.faults import in_our_words
+from backstay.store.sqlite.faults import store_errors
 from backstay.store.sqlite.files.file_locks import WriteLock, locks_of
 from backstay.store.sqlite.files.file_system import cannot_be_created, holds_nothing, make_directory, sync_directory
 from backstay.store.sqlite.migrations import SqliteMigration, migrate
@@ -46,7 +46,7 @@ def discard_unfinished(locks: Path) -> None:
 def _create(path: Path, unfinished: Path, steps: Sequence[SqliteMigration], vfs: str | None) -> None:
     discard_unfinished(unfinished.parent)
     try:
-        with in_our_words(str(path)):
+        with store_errors(str(path)):
             _build(unfinished, steps, vfs)
         _clear(path)
         _publish(unfinished, path)

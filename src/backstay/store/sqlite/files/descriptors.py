@@ -16,10 +16,10 @@ _SCARCE = (errno.EMFILE, errno.ENFILE)
 
 
 def retry_while_scarce(work: Callable[[], T], *, seconds: float, location: str) -> T:
-    """Do the work, and retry for so many seconds while the process has no file descriptor left.
+    """Do the work, and retry for this many seconds while the process has no file descriptor left.
 
     Raises:
-        StoreUnavailable: there was none in all that time.
+        StoreUnavailable: There was none in all that time.
     """
     deadline = time.monotonic() + seconds
     while True:

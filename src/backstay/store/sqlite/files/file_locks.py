@@ -9,19 +9,19 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
 from backstay.errors import StoreError, StoreReadOnly, StoreUnavailable
 
-Fate = Literal["alive", "dead", "unknown"]
+LockState = Literal["alive", "dead", "unknown"]
 
 YIELD_SECONDS = 0.002
 _TRIES = 1_000
-# The lock file contains the process id of its last holder, then the inode of the log that writers use.
-_PID_BYTES = 10
+# The lock file contains the process id of its last holder, then a note: the inodes of the files that writers use.
+_PID_BYTES, _NOTE_BYTES = 10, 64
 
 
 class WriteLock:
@@ -68,7 +68,7 @@ class WriteLock:
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Take the lock inside the block; `StoreUnavailable` after so many seconds."""
+        """Take the lock inside the block; raise `StoreUnavailable` after this many seconds."""
         waiting = _Waiting(self.path)
         fd = waiting.result(seconds)
         if fd is None:
@@ -89,16 +89,16 @@ class WriteLock:
             pid = os.pread(self._handle(), _PID_BYTES, 0).decode(errors="replace").strip()
         return f"process {pid}" if pid else "another process"
 
-    def note_log(self, inode: int) -> None:
-        """Record which log the writers of this lock use, for a writer whose log was deleted."""
+    def note(self, inodes: Sequence[int]) -> None:
+        """Record the files that the writers of this lock use, for a process that finds other ones."""
         with suppress(OSError):
-            os.pwrite(self._handle(), b"%-20d" % inode, _PID_BYTES)
+            os.pwrite(self._handle(), " ".join(map(str, inodes)).ljust(_NOTE_BYTES).encode(), _PID_BYTES)
 
-    def noted_log(self) -> int | None:
-        """The log that was recorded last, if it can be read."""
+    def noted(self) -> tuple[int, ...]:
+        """The files that were recorded last; empty if that cannot be read."""
         with suppress(OSError, StoreError, ValueError):
-            return int(os.pread(self._handle(), 20, _PID_BYTES))
-        return None
+            return tuple(map(int, os.pread(self._handle(), _NOTE_BYTES, _PID_BYTES).split()))
+        return ()
 
     def close(self) -> None:
         """Close the handle, which releases the lock if it is held."""
@@ -123,11 +123,10 @@ class _Waiting:
         self._come = threading.Event()
         self._turn = threading.Lock()
         self._gone = False
-        try:
-            # The lock is free most of the time; then no thread is needed.
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # The lock is free most of the time; then no thread is needed.
+        if lock_at_once(self._fd, path):
             self._come.set()
-        except BlockingIOError:
+        else:
             self._wait_on_a_thread(path)
 
     def _wait_on_a_thread(self, path: Path) -> None:
@@ -145,7 +144,11 @@ class _Waiting:
             return None if self._gone else self._fd
 
     def _queue(self) -> None:
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+        except OSError:
+            close_handle(self._fd)
+            return
         with self._turn:
             if self._gone:
                 close_handle(self._fd)
@@ -176,9 +179,9 @@ def _hold(path: Path) -> int:
     """A handle that holds the lock on the file with this name; the file is created if needed."""
     for _ in range(_TRIES):
         fd = open_handle(path)
-        with suppress(BlockingIOError):  # Another process checks whether it is held, or is about to remove it.
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with suppress(FileNotFoundError):  # It was removed before it was locked.
+        # Otherwise another process checks whether it is held, or is about to remove it.
+        if lock_at_once(fd, path):
+            with suppress(OSError):  # It was removed before it was locked.
                 if os.path.samestat(os.fstat(fd), path.stat()):
                     return fd
         close_handle(fd)
@@ -228,10 +231,10 @@ def no_other_writer(database: Path, seconds: float) -> Iterator[None]:
 
 def lives(path: Path) -> bool:
     """Whether the worker with this life lock is known to be alive."""
-    return fate(path) == "alive"
+    return lock_state(path) == "alive"
 
 
-def fate(path: Path) -> Fate:
+def lock_state(path: Path) -> LockState:
     """Whether the worker with this life lock is alive. The kernel knows, unless the lock file was deleted."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -239,13 +242,23 @@ def fate(path: Path) -> Fate:
         return "unknown"
     except OSError as error:
         raise _unusable(path, error) from error
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return "alive"
-    finally:
+    if not lock_at_once(fd, path, fcntl.LOCK_SH):
         close_handle(fd)
+        return "alive"
+    close_handle(fd)
     return "dead"
+
+
+def lock_at_once(fd: int, path: Path, kind: int = fcntl.LOCK_EX) -> bool:
+    """Take the lock; False if another handle has it. If the system has none left, the handle is closed."""
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        close_handle(fd)
+        raise _unusable(path, error) from error
+    return True
 
 
 def close_handle(fd: int) -> None:

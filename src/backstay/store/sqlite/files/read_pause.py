@@ -29,7 +29,7 @@ class ReadPause:
         self._fd: int | None = open_handle(path)
         self._closed = threading.Event()
 
-    def ask(self, deadline: float) -> None:
+    def request(self, deadline: float) -> None:
         """Let no new read begin before `end`, or before this time of the monotonic clock."""
         with suppress(OSError):  # Without it the log can restart only between two reads.
             if self._fd is not None:
@@ -37,7 +37,7 @@ class ReadPause:
 
     def end(self) -> None:
         """Let reads continue."""
-        self.ask(0.0)
+        self.request(0.0)
 
     def wait(self) -> None:
         """Wait until no pause is in effect."""

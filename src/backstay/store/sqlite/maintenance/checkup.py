@@ -15,10 +15,11 @@ from backstay.model.ids import IdSource, WorkerId
 from backstay.model.lease import Lease
 from backstay.model.limits import Limits
 from backstay.model.operations.findings import Finding, ProgressCallback, Repair
+from backstay.store.rows import WORKERS
 from backstay.store.soundness import RESTORE, examine
 from backstay.store.sqlite.connection import APPLICATION_ID, open_reader, pragma, refuse_old_sqlite
-from backstay.store.sqlite.engine import MACHINE, QUERIES
-from backstay.store.sqlite.faults import in_our_words
+from backstay.store.sqlite.engine import MACHINE, STATEMENTS
+from backstay.store.sqlite.faults import store_errors
 from backstay.store.sqlite.files.file_locks import lives
 from backstay.store.sqlite.files.file_system import MOUNTS, NETWORK, kind_of
 from backstay.store.sqlite.maintenance.upkeep import family
@@ -50,7 +51,7 @@ def checkup(path: Path, *, quick: bool, progress: ProgressCallback, mounts: Path
     if whose.level == "wrong" or path.stat().st_size == 0:
         return
     try:
-        with in_our_words(str(path)), _reading(path) as reader:
+        with store_errors(str(path)), _reading(path) as reader:
             yield from _inside(reader, path, quick=quick, progress=progress)
     except BackstayError as error:
         yield _unread(error)
@@ -99,14 +100,14 @@ def _permissions(path: Path, *, repair: Repair | None) -> Iterator[Finding]:
             about="permissions",
             level="wrong",
             detail=f"other users may access {', '.join(one.name for one in open_to_others)}",
-            hint="Conversations are private: --fix takes these rights away." if repair else "",
+            hint="Conversations are private; --fix removes these rights." if repair else "",
             repair=repair,
         )
     if not os.access(path, os.R_OK | os.W_OK) or not os.access(path.parent, os.W_OK | os.X_OK):
         yield Finding(
             about="permissions",
             level="wrong",
-            detail=f"you may not read and write {path} and its directory",
+            detail=f"you cannot read and write {path} and its directory",
             hint="Run as the user that owns them.",
         )
     elif not open_to_others:
@@ -131,17 +132,17 @@ def _whose(path: Path) -> Finding:
     if path.stat().st_size == 0 and not any(one.stat().st_size for one in family(path)[1:] if one.is_file()):
         return _empty(path)
     try:
-        with in_our_words(str(path)):
+        with store_errors(str(path)):
             refuse_foreign_file(path, steps)
             with _reading(path) as reader:
-                ours, schema = pragma(reader, "application_id"), pragma(reader, "user_version")
+                application, schema = pragma(reader, "application_id"), pragma(reader, "user_version")
     except StoreArriving as error:
         return Finding(about="schema", level="wrong", detail=str(error.args[0]), hint="Run `backstay move` again.")
     except SchemaMismatch as error:
         return Finding(about="schema", level="wrong", detail=str(error.args[0]), hint=error.hint)
     except BackstayError as error:
         return _unread(error)
-    if ours != APPLICATION_ID:
+    if application != APPLICATION_ID:
         return _empty(path)
     newest = steps[-1].number
     if schema < newest:
@@ -217,13 +218,13 @@ def _integrity(reader: apsw.Connection, progress: ProgressCallback) -> Iterator[
 
 
 def _workers(tx: SqliteTransaction, locks: Path) -> Iterator[Finding]:
-    dead = [row for row in tx.all("workers") if not lives(locks / row[0])]
+    dead = [worker for worker in WORKERS.all(tx) if not lives(locks / worker.id)]
     if dead:
         yield Finding(
             about="workers",
             level="note",
             detail=f"{len(dead)} ended without closing: "
-            + ", ".join(f"process {pid} on {host}" for _, host, pid, *_ in dead[:5]),
+            + ", ".join(f"process {worker.pid} on {worker.host}" for worker in dead[:5]),
             hint="They block nothing; --fix removes them.",
             repair="workers",
         )
@@ -239,7 +240,7 @@ def setting(locks: Path) -> SqliteSettings:
         return not lives(locks / lease.holder)
 
     return SqliteSettings(
-        queries=QUERIES,
+        statements=STATEMENTS,
         clock=clock,
         ids=IdSource(clock),
         limits=Limits(),

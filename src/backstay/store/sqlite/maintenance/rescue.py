@@ -9,6 +9,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
@@ -24,7 +25,7 @@ from backstay.store.engine import Row
 from backstay.store.move.moved_tables import TABLES
 from backstay.store.soundness import ANYTHING_GOES
 from backstay.store.sqlite.connection import open_reader, open_writer
-from backstay.store.sqlite.faults import in_our_words, not_ours
+from backstay.store.sqlite.faults import not_ours, store_errors
 from backstay.store.sqlite.maintenance.checkup import setting
 from backstay.store.sqlite.maintenance.salvage import Damage, Salvage, StoreRow
 from backstay.store.sqlite.migrations import migrate, shipped
@@ -59,7 +60,7 @@ _NAMED = {
 def rescue(path: Path, folder: Path, progress: ProgressCallback) -> Rescue:
     """Save the readable data into a folder that must be new or empty; the damaged file stays as it is."""
     _prepare(folder)
-    with tempfile.TemporaryDirectory(prefix="rescue-", dir=folder) as scratch, in_our_words(str(path)):
+    with tempfile.TemporaryDirectory(prefix="rescue-", dir=folder) as scratch, store_errors(str(path)):
         copy = _empty_store(Path(scratch))
         try:
             source = _opened(path, Path(scratch))
@@ -111,7 +112,7 @@ def _opened(path: Path, scratch: Path) -> apsw.Connection:
     log = Path(f"{path}-wal")
     if log.exists():
         shutil.copyfile(log, Path(f"{grafted}-wal"))
-    _graft(scratch / "readable.db", grafted)
+    _copy_schema(scratch / "readable.db", grafted)
     try:
         return _checked(open_reader(grafted), str(path))
     except Damage as error:
@@ -132,7 +133,7 @@ def _checked(source: apsw.Connection, path: str) -> apsw.Connection:
     raise apsw.CorruptError("some tables of a store are missing")
 
 
-def _graft(healthy: Path, damaged: Path) -> None:
+def _copy_schema(healthy: Path, damaged: Path) -> None:
     """Give a damaged copy the schema table of an empty store: the same migrations made both."""
     book = healthy.read_bytes()
     with damaged.open("r+b") as file:
@@ -282,10 +283,10 @@ def _save_loose(copy: apsw.Connection, folder: Path) -> int:
 
 def _described(row: Row) -> dict[str, object]:
     message, window, position, turn, role, partial, version, body, at = row
-    try:
-        content: object = decode_parts(message, version, body)
-    except BackstayError:
-        content = body
+    content: object = body
+    if isinstance(message, str) and isinstance(version, int) and isinstance(body, str):
+        with suppress(BackstayError):
+            content = decode_parts(message, version, body)
     return {
         "id": message,
         "window": window,

@@ -18,7 +18,7 @@ StoreRow = Callable[[Row], str | None]
 _BY_NUMBER = frozenset(("messages", "events", "blobs", "chunks", "turns"))
 # The problem of a range whose rows are not in order.
 _ASTRAY = "the rows that follow are not in order"
-# At most so many positions are tried within an unreadable range before the rest of it is given up.
+# At most this many positions are tried within an unreadable range before the rest of it is given up.
 _PROBES = 20_000
 
 
@@ -32,7 +32,7 @@ class Salvage:
         self._key = ("rowid",) if numbered else table.key
         self._numbered = numbered
         self._keys = ", ".join(self._key)
-        self._asked = f"{self._keys}, {', '.join(table.columns)}"
+        self._columns = f"{self._keys}, {', '.join(table.columns)}"
         self.lost: list[Unreadable] = []
         self.gap: tuple[Key | None, Key | None] | None = None
 
@@ -114,7 +114,7 @@ class Salvage:
         return f"WHERE ({self._keys}) {'<' if down else '>'} ({', '.join('?' * len(self._key))})"
 
     def _select(self, rest: str) -> str:
-        return f"SELECT {self._asked} FROM {self._table.name} {rest}"
+        return f"SELECT {self._columns} FROM {self._table.name} {rest}"
 
     # --- between both ends --------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import apsw
+import msgspec
 
 from backstay.errors import StoreArriving
 from backstay.store.engine import Row
@@ -12,7 +13,7 @@ from backstay.store.move.moved_tables import TABLES, Table
 from backstay.store.move.site import MoveState, State, already_moved, busy, called_off, finished, occupied
 from backstay.store.sqlite.connection import APPLICATION_ID, MOVING_ID, open_writer, pragma
 from backstay.store.sqlite.engine import MACHINE
-from backstay.store.sqlite.faults import MOVED, in_our_words
+from backstay.store.sqlite.faults import MOVED, store_errors
 from backstay.store.sqlite.files.file_locks import no_other_writer
 from backstay.store.sqlite.migrations import refuse_foreign_file, shipped
 
@@ -48,7 +49,7 @@ class SqliteSite:
 
     def note(self, *states: State) -> MoveState | None:
         row = self._one(_NOTED, [",".join(states)])
-        return MoveState(*row) if row else None
+        return msgspec.convert(row, MoveState) if row else None
 
     # --- the source ---------------------------------------------------------------------------------------------------
 
@@ -82,7 +83,7 @@ class SqliteSite:
 
     def hosts(self) -> dict[str, str]:
         rows: list[Row] = self._read(lambda database: database.execute("SELECT machine, host FROM hosts").fetchall())
-        return dict(rows)
+        return dict(msgspec.convert(rows, list[tuple[str, str]]))
 
     def rows(self, table: Table, after: Row | None) -> list[Row]:
         asked = table.select(from_start=after is None)
@@ -90,7 +91,7 @@ class SqliteSite:
 
     def count(self, table: Table) -> int:
         row = self._one(table.select_count())
-        return row[0] if row else 0
+        return msgspec.convert(row[0], int) if row else 0
 
     # --- the target ---------------------------------------------------------------------------------------------------
 
@@ -138,7 +139,7 @@ class SqliteSite:
         connection, self._connection = self._connection, None
         if connection is not None:
             # The last connection to close copies the log into the file; no process may write meanwhile.
-            with no_other_writer(self._path, _WAIT_SECONDS), in_our_words(str(self._path)):
+            with no_other_writer(self._path, _WAIT_SECONDS), store_errors(str(self._path)):
                 connection.close()
 
     # --- within -------------------------------------------------------------------------------------------------------
@@ -147,11 +148,11 @@ class SqliteSite:
         return self._read(lambda database: database.execute(question, parameters).fetchone())
 
     def _read(self, work: Callable[[apsw.Connection], T]) -> T:
-        with in_our_words(str(self._path)):
+        with store_errors(str(self._path)):
             return work(self._opened())
 
     def _write(self, work: Callable[[apsw.Connection], object]) -> None:
-        with no_other_writer(self._path, _WAIT_SECONDS), in_our_words(str(self._path)):
+        with no_other_writer(self._path, _WAIT_SECONDS), store_errors(str(self._path)):
             database = self._opened()
             database.execute("BEGIN IMMEDIATE")
             try:

@@ -5,12 +5,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import apsw
+import msgspec
 
 from backstay.errors import ConfigError, CorruptRecord, StoreUnavailable
-from backstay.model.operations.findings import Copied, ProgressCallback, Room, Schema
+from backstay.model.operations.findings import Contents, Copied, ProgressCallback, Room, Schema
 from backstay.store.sqlite import migrations
 from backstay.store.sqlite.connection import open_reader, open_writer, pragma
-from backstay.store.sqlite.faults import in_our_words
+from backstay.store.sqlite.faults import store_errors
 from backstay.store.sqlite.files.file_locks import lives, no_other_writer
 from backstay.store.sqlite.files.file_system import refuse_network, size_of
 from backstay.store.sqlite.migrations import refuse_foreign_file, shipped
@@ -21,7 +22,7 @@ _WAIT_SECONDS = 30.0
 def schema(path: Path) -> Schema:
     """The file's schema version and the newest one; an empty file has version 0."""
     steps = shipped()
-    with in_our_words(str(path)):
+    with store_errors(str(path)):
         refuse_foreign_file(path, steps)
         found = 0 if size_of(path) == 0 else _asked(path, "user_version")
     missing = tuple(step.name for step in steps if step.number > found)
@@ -39,7 +40,7 @@ def room(path: Path) -> Room:
 def vacuum(path: Path) -> Room:
     """Rewrite the file without unused pages. Writers wait; readers continue."""
     _refuse_foreign(path)
-    with no_other_writer(path, _WAIT_SECONDS), in_our_words(str(path)):
+    with no_other_writer(path, _WAIT_SECONDS), store_errors(str(path)):
         connection = open_writer(path)
         try:
             connection.execute("VACUUM")
@@ -70,6 +71,15 @@ def backup(path: Path, target: Path, *, replace: bool, progress: ProgressCallbac
     return Copied(source=str(path), target=str(target), size=target.stat().st_size)
 
 
+def contents(path: Path) -> Contents:
+    """How many sessions a file has, and when one of them was last active."""
+    _refuse_foreign(path)
+    with _reading(path) as reader:
+        query = "SELECT count(*), max(active_at) FROM sessions WHERE state <> 'deleted'"
+        sessions, active_at = msgspec.convert(reader.execute(query).fetchall(), list[tuple[int, int | None]])[0]
+    return Contents(location=str(path), sessions=sessions, active_at=active_at)
+
+
 def make_private(path: Path) -> None:
     """Remove the permissions of other users on the file and the files beside it."""
     for beside in family(path):
@@ -90,7 +100,7 @@ def family(path: Path) -> list[Path]:
 
 def _refuse_foreign(path: Path) -> None:
     refuse_network(path)
-    with in_our_words(str(path)):
+    with store_errors(str(path)):
         refuse_foreign_file(path, shipped())
         if size_of(path) == 0 or not _asked(path, "application_id"):
             raise ConfigError(f"{path} is empty: nothing was ever stored in it", hint="Name another file with --db.")
@@ -105,7 +115,9 @@ def _refuse_target(path: Path, target: Path, *, replace: bool) -> None:
         if path.samefile(target):
             raise ConfigError(f"{target} is the store itself", hint="Name another file.")
         if not replace:
-            raise ConfigError(f"{target} already exists", hint="Name another file, or use --replace.")
+            raise ConfigError(
+                f"{target} already exists", hint="Name another file. To go back to a copy, use `backstay restore`."
+            )
         if any(map(lives, Path(f"{target}.locks").glob("wrk_*"))):
             raise ConfigError(f"{target} is in use by another process", hint="Stop that process first.")
 
@@ -124,7 +136,7 @@ def _asked(path: Path, name: str) -> int:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[apsw.Connection]:
-    with in_our_words(str(path)):
+    with store_errors(str(path)):
         reader = open_reader(path)
         try:
             yield reader

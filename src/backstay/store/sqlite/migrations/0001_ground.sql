@@ -1,7 +1,7 @@
--- The ground: sessions and their door rows, windows, messages, turns, events, blobs, and the search index.
+-- The base schema: sessions, windows, messages, turns, events, blobs, and the search index.
 -- Times are milliseconds: `*_at` since 1970 (UTC), `lease_until` since the machine named by `lease_boot` started.
 
--- One row is the door: every write to a session passes through its row first.
+-- The session row: every write to a session locks this row first.
 CREATE TABLE sessions (
     id              TEXT    NOT NULL PRIMARY KEY,
     owner           TEXT    NOT NULL,
@@ -61,9 +61,9 @@ CREATE TABLE addresses (
 
 CREATE INDEX addresses_of_session ON addresses (session_id);
 
--- A window is what the model reads: the first `base_until` messages of its base, if it has one, then its segments.
--- `behind` is what its summary stands for: the first `behind_until` messages of another window.
--- `event` is the number of the session's event that tells of its opening.
+-- A window: the first `base_until` messages of its base, if it has one, then the messages of its segments.
+-- Its summary replaces the first `behind_until` messages of the window `behind`.
+-- `event` is the number of the event that records its opening.
 CREATE TABLE windows (
     id            TEXT    NOT NULL PRIMARY KEY,
     session_id    TEXT    NOT NULL REFERENCES sessions (id),
@@ -83,10 +83,10 @@ CREATE TABLE windows (
 CREATE INDEX windows_of_session ON windows (session_id);
 CREATE INDEX windows_based_on ON windows (base_id) WHERE base_id IS NOT NULL;
 CREATE INDEX windows_standing_for ON windows (behind_id) WHERE behind_id IS NOT NULL;
--- Two processes that compact one window at once: the second finds the first one's child.
+-- If two processes compact one window at once, the second finds the child of the first.
 CREATE UNIQUE INDEX windows_compacted_once ON windows (parent_id) WHERE reason = 'compaction';
 
--- Messages `low` to `high` (not included) of `source_id` stand in the window from position `start` on.
+-- Messages `low` to `high` (not included) of `source_id` are in the window from position `start` on.
 CREATE TABLE segments (
     window_id  TEXT    NOT NULL REFERENCES windows (id),
     start      INTEGER NOT NULL CHECK (start >= 0),
@@ -115,8 +115,8 @@ CREATE TABLE messages (
 CREATE TRIGGER messages_never_change BEFORE UPDATE ON messages
 BEGIN SELECT RAISE(ABORT, 'a message never changes'); END;
 
--- `event` is the number of the session's event that tells of the turn's acceptance; `first_event` that of its start, as
--- long as its deltas are not folded.
+-- `event` is the number of the event that records the acceptance of the turn; `first_event` that of its start, as long
+-- as its deltas are not folded.
 CREATE TABLE turns (
     id                TEXT    NOT NULL PRIMARY KEY,
     session_id        TEXT    NOT NULL REFERENCES sessions (id),
@@ -169,7 +169,7 @@ CREATE TABLE calls (
 CREATE UNIQUE INDEX calls_of_turn ON calls (turn_id, call_id);
 
 -- `last` is greater than `number` only where the deltas of an ended turn are folded into one row.
--- `source_id`, `low` and `high` name the messages that the event speaks of.
+-- `source_id`, `low` and `high` are the range of the event's messages.
 CREATE TABLE events (
     key         INTEGER PRIMARY KEY,
     session_id  TEXT    NOT NULL REFERENCES sessions (id),
@@ -199,7 +199,7 @@ CREATE TABLE marks (
     PRIMARY KEY (session_id, owner)
 ) STRICT, WITHOUT ROWID;
 
--- A blob without a hash is an upload under way.
+-- A blob without a hash is an unfinished upload.
 CREATE TABLE blobs (
     key         INTEGER PRIMARY KEY,
     owner       TEXT    NOT NULL,
@@ -220,7 +220,7 @@ CREATE TABLE chunks (
     UNIQUE (blob_key, start)
 ) STRICT;
 
--- What keeps a blob: a message, or the turn that waits with it.
+-- References to a blob: by a message, or by a waiting turn.
 CREATE TABLE blob_uses (
     blob_key   INTEGER NOT NULL REFERENCES blobs (key),
     holder_id  TEXT    NOT NULL,
@@ -237,14 +237,14 @@ CREATE TABLE workers (
     started_at  INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- The number of each writer's last committed transaction: how a commit whose answer was lost is looked up.
+-- The number of each writer's last committed transaction, to look up a commit whose acknowledgement was lost.
 CREATE TABLE commits (
     writer  TEXT    NOT NULL PRIMARY KEY,
     number  INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- The search index holds no text of its own; it is filled behind the write path, up to `key` in `indexed`.
--- `text` stands first because the positions of the first column take the least room.
+-- The search index stores no text. It is filled after the write, up to `key` in `indexed`.
+-- `text` is the first column because the positions of the first column take the least space.
 CREATE VIRTUAL TABLE search USING fts5 (
     text, owner, content = '', tokenize = 'unicode61 remove_diacritics 2'
 );

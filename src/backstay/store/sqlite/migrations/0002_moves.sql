@@ -1,6 +1,6 @@
--- Moves: a store knows where it came from and where it went, and keeps the names its addresses carry.
+-- Moves: the origin and the destination of a store, and the machine names in its addresses.
 
--- Where this store came from, and where it went: see `moving`. A store that is leaving or has left takes no writes.
+-- The origin and the destination of this store. A store that is being moved away, or was, rejects writes.
 CREATE TABLE moves (
     id     TEXT    NOT NULL,
     state  TEXT    NOT NULL CHECK (state IN ('leaving', 'left', 'arriving', 'arrived')),
@@ -9,7 +9,7 @@ CREATE TABLE moves (
     PRIMARY KEY (id, state)
 ) STRICT, WITHOUT ROWID;
 
--- What a machine is called in the addresses of its directories, where a move brought those from another store.
+-- The names of machines in addresses that a move brought from another store.
 CREATE TABLE hosts (
     machine  TEXT    NOT NULL PRIMARY KEY,
     host     TEXT    NOT NULL

@@ -1,4 +1,4 @@
--- Tokens: what programs and browsers show a server. The token itself is not here, only its SHA-256.
+-- Tokens, with which programs and browsers authenticate. Only the SHA-256 of a token is stored.
 CREATE TABLE tokens (
     id          TEXT    NOT NULL PRIMARY KEY,
     owner       TEXT    NOT NULL,

@@ -1,5 +1,5 @@
--- Whose session it is: the agent of its newest turn. Lists are filtered by it, and by the place a session comes from; a
--- list costs the same however many sessions there are.
+-- The agent of a session's newest turn. Lists are filtered by agent and by place; the cost of a page does not depend on
+-- the number of sessions.
 ALTER TABLE sessions ADD COLUMN agent TEXT;
 
 UPDATE sessions SET agent = (

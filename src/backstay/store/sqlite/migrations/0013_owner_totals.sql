@@ -1,5 +1,5 @@
--- What each owner stores, for its quotas. Text is counted per session, in blocks of 16 KiB; attachments by their size.
--- An owner has several rows, so that its sessions do not wait for one another: `shard` follows from the session's id.
+-- The stored amounts of each owner, for quotas. Text is counted per session, in blocks of 16 KiB; attachments by size.
+-- An owner has several rows, so that its sessions do not wait for each other: `shard` follows from the session's id.
 ALTER TABLE sessions ADD COLUMN text_bytes INTEGER NOT NULL DEFAULT 0;
 
 UPDATE sessions SET text_bytes = (

@@ -1,7 +1,7 @@
--- Sessions that are being imported: their rows are there, and nobody sees them before the last step of the import.
--- `import_id` names one attempt to import a document; the session and those it was forked from have a row each. `until` is
--- when the import counts as given up, unless it goes on before. `feed_end` is the end of the feed when the import began to
--- write events: as long as the import goes on, its owner's feed waits there.
+-- Sessions that are being imported: their rows are invisible until the last step of the import.
+-- `import_id` names one attempt to import a document; the session and those it was forked from have a row each. After
+-- `until` the import counts as abandoned, unless it has continued. `feed_end` is the end of the feed when the import
+-- began to write events: the owner's feed waits there until the import ends.
 CREATE TABLE imports (
     session_id  TEXT    NOT NULL PRIMARY KEY REFERENCES sessions (id),
     import_id   TEXT    NOT NULL,

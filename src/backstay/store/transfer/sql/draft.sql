@@ -1,5 +1,5 @@
--- A draft: a document that is read in, in a temporary SQLite database of its own. Not part of any store.
--- `n` is the order of the document, `location` where a record stands in it, `body` the record as JSON.
+-- A draft: a document in a temporary SQLite database of its own, which is not part of any store.
+-- `n` is the position of a record in the document, `location` its location for errors, `body` the record as JSON.
 
 -- name: create_messages
 CREATE TABLE messages (

@@ -6,7 +6,7 @@ from typing import BinaryIO, NamedTuple, cast
 
 from backstay.model.addresses.address import Family
 from backstay.model.codec import decode_metadata, decode_names, decode_usage
-from backstay.model.content import Attachment, Part
+from backstay.model.content import Part, attachments_in
 from backstay.model.documents.document import (
     TO_SESSION,
     Beginning,
@@ -23,7 +23,7 @@ from backstay.model.documents.records import CHUNK, LINES, Header, line_of
 from backstay.model.ids import SessionId, TurnId, WindowId
 from backstay.model.message import Message
 from backstay.model.session import SessionState
-from backstay.model.turn import OUTCOMES, ToolCallRecord
+from backstay.model.turn import ToolCallRecord, outcome_of
 from backstay.model.window import Window
 from backstay.store.engine import Transaction
 from backstay.store.rows import Rows, value, values
@@ -32,7 +32,7 @@ from backstay.store.verbs import blob_store, reader_marks
 from backstay.store.verbs.history import window_segments
 from backstay.store.verbs.history.window_segments import END, LINEAGE, Needed, WindowSegment
 from backstay.store.verbs.turns import event_log, messages
-from backstay.store.verbs.turns.submission import request_key
+from backstay.store.verbs.turns.submission import first_key, request_key
 from backstay.store.verbs.turns.turn_row import CALLS, TurnRow
 
 # The limits of a page, in rows and bytes. A single row that is longer is a page by itself.
@@ -179,7 +179,7 @@ def _fitting(sizes: Sequence[int]) -> int:
 
 def attached_in(parts: Iterable[Part]) -> Iterator[str]:
     """The hashes of the attachments among these parts."""
-    return (part.blob for part in parts if isinstance(part, Attachment))
+    return (file.blob for file in attachments_in(parts))
 
 
 def _facts(session_row: SessionRow) -> ExportedSession:
@@ -263,7 +263,7 @@ def _window(tx: Transaction, window: Window, parent: WindowId | None, *, until: 
         event=window.event,
         at=window.at,
         base=None if until is None else _base(tx, window, until),
-        behind=None if until is None else _beginning(window.behind, window.behind_until),
+        summarises=None if until is None else _beginning(window.summarises, window.summarises_until),
         segments=() if until is None else tuple(map(_segment, window_segments.own_segments(tx, window.id, until))),
     )
 
@@ -301,7 +301,7 @@ def _turns(tx: Transaction, session_row: SessionRow) -> Iterator[ExportedTurn]:
             first_event=row.first_event,
             started_at=row.started_at,
             ended_at=row.ended_at,
-            outcome=None if row.outcome is None else OUTCOMES[row.outcome](row.reason),
+            outcome=None if row.outcome is None else outcome_of(row.outcome, row.reason, row.code, row.hint),
             steer=bool(row.steer),
             taken_by=row.taken_by,
             cancel_requested=bool(row.cancel_requested),
@@ -336,7 +336,7 @@ class _Scopes:
         """The id and scope that a redelivery of this turn has; without a scope, if it would not be recognised."""
         request, fingerprint = row.request_id or "", bytes(row.request_hash or b"")
         known = row.request_owner is not None
-        scope = self._scope(request, bytes(row.request_key or b"")) if known else None
+        scope = self._scope(request, first_key(bytes(row.request_key or b""))) if known else None
         return ExportedRequest(id=request, hash=fingerprint.hex(), scope=scope)
 
     def _scope(self, request: str, key: bytes) -> str:

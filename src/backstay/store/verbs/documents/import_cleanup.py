@@ -64,7 +64,7 @@ def clear_some(tx: Transaction, import_id: ImportId, limit: int) -> bool:
 def _drop_some(tx: Transaction, member: _StagedSession, limit: int) -> int:
     """Drop rows of one table, ordered so that no remaining row refers to a dropped one. Returns how many."""
     return (
-        tx.run("drop_some_events", session=member.session, limit=limit)
+        tx.changed("drop_some_events", session=member.session, limit=limit)
         or _drop_turns(tx, member.session, limit)
         or _drop_messages(tx, member, limit)
         or _drop_segments(tx, member.session, limit)

@@ -25,7 +25,7 @@ from backstay.model.ids import ImportId, SessionId, TurnId, UploadId, WindowId
 from backstay.model.marks import Marks
 from backstay.model.message import Message
 from backstay.model.session import SessionInfo
-from backstay.model.turn import Interrupted, ToolCallRecord
+from backstay.model.turn import Interrupted, ToolCallRecord, code_and_hint_of
 from backstay.store.engine import Transaction
 from backstay.store.session_row import find, lock_session
 from backstay.store.verbs import blob_store, owner_totals
@@ -61,8 +61,8 @@ def begin(tx: Transaction, import_id: ImportId, header: Header, owner: str, size
 
 def renew_lease(tx: Transaction, import_id: ImportId) -> None:
     """Renew the lease of the import. Raises `Conflict` if it was given up."""
-    if not tx.run("renew_import", import_id=import_id, until=tx.now + LEASE_MS, now=tx.now):
-        raise Conflict("the import stood still for so long that it was given up", hint="Import the document again.")
+    if not tx.changed("renew_import", import_id=import_id, until=tx.now + LEASE_MS, now=tx.now):
+        raise Conflict("the import made no progress for too long and was given up", hint="Import the document again.")
 
 
 def any_taken(tx: Transaction, query: str, name: str, ids: Sequence[str]) -> bool:
@@ -89,8 +89,8 @@ def write_window(tx: Transaction, window: ExportedWindow) -> None:
         start=window.start,
         base=None if window.base is None else window.base.window,
         base_until=None if window.base is None else window.base.until,
-        behind=None if window.behind is None else window.behind.window,
-        behind_until=None if window.behind is None else window.behind.until,
+        summarises=None if window.summarises is None else window.summarises.window,
+        summarises_until=None if window.summarises is None else window.summarises.until,
         event=window.event,
         now=window.at,
     )
@@ -132,6 +132,7 @@ def write_turn(tx: Transaction, session: SessionId, turn: ExportedTurn, owner: s
     """Write a turn. Its request finds it only after the session is shown."""
     version, waits_with = _waits_with(turn)
     request, outcome = turn.request, turn.outcome
+    code, hint = code_and_hint_of(outcome)
     tx.run(
         "import_turn",
         turn=turn.id,
@@ -141,6 +142,8 @@ def write_turn(tx: Transaction, session: SessionId, turn: ExportedTurn, owner: s
         state=turn.state,
         outcome=None if outcome is None else str(outcome.__struct_config__.tag),
         reason="" if outcome is None else outcome.reason,
+        code=code,
+        hint=hint,
         steer=int(turn.steer),
         taken_by=turn.taken_by,
         cancel_requested=int(turn.cancel_requested),
@@ -162,6 +165,12 @@ def write_turn(tx: Transaction, session: SessionId, turn: ExportedTurn, owner: s
         held=int(is_held(turn) or isinstance(outcome, Interrupted)),
     )
     messages.reference_blobs(tx, owner, turn.id, turn.waits_with())
+
+
+def waiting_bytes(turn: ExportedTurn) -> int:
+    """The bytes of text that the row of a waiting turn stores."""
+    _, waits_with = _waits_with(turn)
+    return len((waits_with or "").encode())
 
 
 def is_held(turn: ExportedTurn) -> bool:
@@ -205,17 +214,17 @@ def write_call(tx: Transaction, call: ToolCallRecord) -> None:
     )
 
 
-def hold_feed(tx: Transaction, import_id: ImportId) -> None:
+def lock_feed(tx: Transaction, import_id: ImportId) -> None:
     """Hold the feed of the owner: it shows later events once the session is visible.
 
     This is committed before the first event is written, so no reader of the feed passes these events.
     """
-    tx.run("hold_feed", import_id=import_id)
+    tx.run("lock_feed", import_id=import_id)
 
 
 def write_tombstone(tx: Transaction, ancestor: SessionId) -> None:
     """Write the only event of an ancestor: in this store it looks like a deleted session."""
-    event_log.bury(tx, ancestor, number=1, fence=1)
+    event_log.add_tombstone(tx, ancestor, number=1, fence=1)
 
 
 def write_event(tx: Transaction, session: SessionId, event: ExportedEvent) -> None:
@@ -325,7 +334,7 @@ def _lead_here(tx: Transaction, session: SessionId, address: ExportedAddress, ow
     if ADDRESS.one(tx, owner=owner, key=key) is not None:
         return False
     spelling, generation = address.spelling, address.generation
-    led = tx.run(
+    led = tx.changed(
         "set_address", owner=owner, key=key, spelling=spelling, session=session, generation=generation, before=None
     )
     return led > 0
@@ -344,5 +353,5 @@ def _end_running(tx: Transaction, session: SessionId, turn: TurnId, owner: str) 
     """End a turn that ran when its session was exported: its holder cannot write here."""
     with lock_session(tx, session, owner) as session_row:
         session_row.running = turn
-        lifecycle.abandon(tx, session_row, turn, "it was running when its session was exported")
+        lifecycle.abandon(tx, session_row, turn, "the session was exported while this turn ran")
     tx.run("hold_turn", turn=turn)

@@ -18,10 +18,10 @@ from backstay.model.turn import OpenTurn, Rotated
 from backstay.model.window import Moved, Window, WindowReason
 from backstay.store.engine import Transaction
 from backstay.store.rows import Rows
-from backstay.store.session_row import LockedRow, SessionRow, SessionScope, lock_held, lock_session
-from backstay.store.verbs import session_changes
+from backstay.store.session_row import LockedRow, SessionRow, SessionScope, insert_session, lock_held, new_row
+from backstay.store.verbs import owner_totals
 from backstay.store.verbs.history import window_segments
-from backstay.store.verbs.history.window_segments import FoundTurn, Opening, Position, origin_of
+from backstay.store.verbs.history.window_segments import FoundTurn, Layout, Opening, Position, origin_of
 from backstay.store.verbs.turns import call_pairing, event_log, lifecycle, messages, tail_recovery
 from backstay.store.verbs.turns.messages import Written
 from backstay.store.verbs.turns.turn_row import TURN
@@ -36,11 +36,12 @@ _FIRST_OF_TURN = Rows("first_message_of_turn", Position)
 def undo(tx: Transaction, session: SessionId, owner: str, expect_revision: int | None) -> Moved:
     """Take back the last turn as a unit. Raises `NothingToDo` without a turn."""
     with lock_idle_session(tx, session, owner, expect_revision, "undo") as session_row:
-        found = window_segments.last_turn(tx, session_row.window, session_row.length)
+        layout = window_segments.layout_of(tx, session_row.window)
+        found = window_segments.last_turn(tx, session_row.window, session_row.length, layout)
         if found is None:
             raise NothingToDo(f"{session} has no turn to undo")
-        branch(tx, session_row, found.location, "undo")
-    return _moved(tx, session_row)
+        opened = branch(tx, session_row, found.location, "undo", layout)
+    return _moved(opened, session_row)
 
 
 def redo(tx: Transaction, session: SessionId, owner: str, expect_revision: int | None) -> Moved:
@@ -54,7 +55,7 @@ def redo(tx: Transaction, session: SessionId, owner: str, expect_revision: int |
         session_row.length = window_segments.length(tx, parent.id)
         messages.show_last_of_window(tx, session_row)
         _change_window(tx, session_row, WindowOpened(parent.id, here.id, "redo", session_row.length))
-    return _moved(tx, session_row)
+    return _moved(parent, session_row)
 
 
 def omit(
@@ -77,7 +78,7 @@ def omit(
         if found.role == "summary":
             raise Conflict(f"{message} is the summary of a compaction", hint="Omit messages after the summary.")
         _open_without(tx, session_row, found, location, _rest_of(found, keep))
-    return _moved(tx, session_row)
+    return _moved(window_segments.get(tx, session_row.window), session_row)
 
 
 def _open_without(
@@ -104,7 +105,7 @@ def _rest_of(message: Message, keep: Collection[int]) -> Written | None:
     if any(type(index) is not int or not 0 <= index < len(message.parts) for index in keep):
         raise InvalidPayload(f"{message.id} has {len(message.parts)} parts, not {sorted(keep)}", hint="Count from 0.")
     if len(set(keep)) == len(message.parts):
-        raise InvalidPayload(f"all parts of {message.id} would be kept", hint="Name those that shall stay, or none.")
+        raise InvalidPayload(f"all parts of {message.id} would be kept", hint="Name the parts to keep, or none.")
     parts = tuple(part for index, part in enumerate(message.parts) if index in keep)
     return (
         Written(NewMessage(role=message.role, parts=parts, partial=message.partial), write_parts(parts))
@@ -146,14 +147,19 @@ def before_message(tx: Transaction, session_row: SessionRow, message: MessageId)
     return turn
 
 
-def branch(tx: Transaction, session_row: LockedRow, location: Position, reason: WindowReason) -> None:
-    """Move the session to a new window that ends before a position."""
+def branch(
+    tx: Transaction, session_row: LockedRow, location: Position, reason: WindowReason, layout: Layout | None = None
+) -> Window:
+    """Move the session to a new window that ends before a position. Pass the layout of its window if you have it."""
     window, parent = tx.ids.window(), session_row.window
     opening = Opening(session_row.id, session_row.last_event + 1, parent, reason)
-    window_segments.open_cut(tx, window, opening, location)
+    if layout is None or layout.window != location.window:
+        layout = window_segments.layout_of(tx, location.window)
+    opened = window_segments.open_cut(tx, window, opening, location, layout)
     session_row.window, session_row.start, session_row.length = window, location.position, location.position
-    messages.show_last_of_window(tx, session_row)
+    messages.show_last_of_window(tx, session_row, layout)
     _change_window(tx, session_row, WindowOpened(window, parent, reason, session_row.length))
+    return opened
 
 
 def fork(tx: Transaction, session: SessionId, owner: str, at: MessageId | TurnId | None) -> SessionInfo:
@@ -169,27 +175,34 @@ def fork(tx: Transaction, session: SessionId, owner: str, at: MessageId | TurnId
 def fork_session(tx: Transaction, session_row: SessionRow, at: MessageId | TurnId | None) -> SessionScope:
     """Make a new session from the ended turns of this one, which stays as it is. Returns the new one, locked."""
     location = _fork_location(tx, session_row, at)
-    session, window = tx.ids.session(), tx.ids.window()
-    session_changes.insert(
-        tx,
-        session,
-        session_row.owner,
-        window=window,
-        family=session_row.family,
-        place=session_row.place,
-        source=session_row.id,
-        agent=session_row.agent,
-    )
-    scope = lock_session(tx, session, session_row.owner)
-    forked = scope.row
-    window_segments.open_cut(tx, window, Opening(session, forked.last_event + 1, session_row.window, "fork"), location)
-    forked.start = forked.length = location.position
-    forked.context = 1
-    messages.show_last_of_window(tx, forked)
-    if session_row.title is not None:
-        forked.title, forked.title_by = session_row.title, "agent"
-    event_log.append_event(tx, forked, SessionCreated(session_row.id))
+    owner_totals.require_session(tx, session_row.owner)
+    layout = window_segments.layout_of(tx, location.window)
+    row = _forked_row(tx, session_row, location)
+    if location == Position(session_row.window, session_row.length):
+        row.preview = session_row.preview
+    else:
+        messages.show_last_of_window(tx, row, layout)
+    scope = insert_session(tx, row)
+    opening = Opening(row.id, row.last_event, session_row.window, "fork")
+    window_segments.open_cut(tx, row.window, opening, location, layout)
+    event_log.append_first(tx, row, SessionCreated(session_row.id))
     return scope
+
+
+def _forked_row(tx: Transaction, session_row: SessionRow, location: Position) -> LockedRow:
+    """The row of a new session that begins with the messages before a position."""
+    row = new_row(tx, session_row.owner)
+    row.family, row.place, row.agent, row.source = (
+        session_row.family,
+        session_row.place,
+        session_row.agent,
+        session_row.id,
+    )
+    row.start = row.length = location.position
+    row.context = row.last_event = 1
+    if session_row.title is not None:
+        row.title, row.title_by = session_row.title, "agent"
+    return row
 
 
 def rotate(
@@ -240,7 +253,7 @@ def lock_idle_session(
     """Lock a session without running or waiting turns, at the revision that the caller expects.
 
     Raises:
-        NotFound, SessionEnded, SessionExpired, SessionBusy, RevisionMismatch: it is not such a session.
+        NotFound, SessionEnded, SessionExpired, SessionBusy, RevisionMismatch: It is not such a session.
     """
     scope = lifecycle.lock_and_reap(tx, session, owner)
     scope.row.require_open(tx.now)
@@ -251,6 +264,8 @@ def lock_idle_session(
 
 def _fork_location(tx: Transaction, session_row: SessionRow, at: MessageId | TurnId | None) -> Position:
     location = Position(session_row.window, session_row.length) if at is None else _location_after(tx, session_row, at)
+    if session_row.running is None:
+        return location
     last = window_segments.last_turn(tx, location.window, location.position)
     if last is None or last.turn != session_row.running:
         return location
@@ -285,7 +300,7 @@ def _message_in(tx: Transaction, turn: TurnId, owner: str) -> MessageId | None:
 def _open_compacted(tx: Transaction, session_row: LockedRow, summaries: Sequence[NewMessage], keep_from: int) -> None:
     if not summaries or any(message.role not in ("summary", "system") for message in summaries):
         raise InvalidPayload(
-            "a compaction needs a summary of the messages before the tail", hint="Use message.summary(…)."
+            "a compaction needs a summary of the messages that it replaces", hint="Use message.summary(…)."
         )
     parent, window = session_row.window, tx.ids.window()
     opening = Opening(session_row.id, session_row.last_event + 1, parent, "compaction")
@@ -351,10 +366,5 @@ def _change_window(tx: Transaction, session_row: LockedRow, body: WindowOpened) 
     event_log.append_event(tx, session_row, body, session_row.running)
 
 
-def _moved(tx: Transaction, session_row: SessionRow) -> Moved:
-    return Moved(
-        window=window_segments.get(tx, session_row.window),
-        revision=session_row.revision,
-        context=session_row.context,
-        length=session_row.length,
-    )
+def _moved(window: Window, session_row: SessionRow) -> Moved:
+    return Moved(window=window, revision=session_row.revision, context=session_row.context, length=session_row.length)

@@ -20,11 +20,9 @@ def compact(tx: Transaction, session: SessionId, owner: str, seen: MessagePage |
             if row.agent == COMPACTOR:
                 return Compacting(turn=row.value())
         session_row.require_free()
-        # Messages keep their positions in a window for ever: equal length is equal content.
+        # Messages keep their positions in a window forever: equal length is equal content.
         if seen is not None and (seen.window, seen.length) != (session_row.window, session_row.length):
-            raise HistoryChanged(
-                f"{session} does not read as it did when it was seen", hint="Read it again, then decide."
-            )
+            raise HistoryChanged(f"{session} has changed since it was read", hint="Read it again, then decide.")
         opened = begin(tx, session_row)
     return Compacting(turn=find_row(tx, opened.id, owner).value(), opened=opened)
 

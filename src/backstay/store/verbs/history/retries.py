@@ -23,12 +23,12 @@ def retry(tx: Transaction, request: TurnRequest) -> Accepted:
     if first is not None:
         return first
     with _lock_idle(tx, request, "retry") as session_row:
-        owner_totals.require_room(tx, session_row.owner)
         message, location = branches.before_last_turn(tx, session_row)
+        body = encode_parts(message.parts, tx.limits)
+        owner_totals.require_text(tx, session_row, body.size)
         agent = request.agent or _agent_of(tx, session_row, message.turn)
         branches.branch(tx, session_row, location, "retry")
-        repeated = Input(agent, message.parts, encode_parts(message.parts, tx.limits), fingerprint)
-        sent = submission.send(tx, session_row, request, repeated)
+        sent = submission.send(tx, session_row, request, Input(agent, message.parts, body, fingerprint))
     return sent.accepted(tx.now)
 
 
@@ -43,7 +43,7 @@ def edit(tx: Transaction, request: TurnRequest, message: MessageId, parts: tuple
     if first is not None:
         return first
     with _lock_idle(tx, request, "edit") as session_row:
-        owner_totals.require_room(tx, session_row.owner)
+        owner_totals.require_text(tx, session_row, body.size)
         found = branches.before_message(tx, session_row, message)
         agent = request.agent or _agent_of(tx, session_row, found.turn)
         branches.branch(tx, session_row, found.location, "edit")
@@ -66,5 +66,5 @@ def _agent_of(tx: Transaction, session_row: SessionRow, turn: TurnId | None) -> 
     row = None if turn is None else TURN.one(tx, turn=turn, owner=session_row.owner)
     agent = None if row is None else row.agent
     if agent is None:
-        raise InvalidPayload("it is not known which agent answered this before", hint="Say which should answer now.")
+        raise InvalidPayload("the agent that answered before is unknown", hint="Name the agent that should answer now.")
     return agent

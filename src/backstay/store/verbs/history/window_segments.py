@@ -5,17 +5,21 @@ window where they were written, so reading a window is a few range scans, howeve
 get more than `MOST` segments takes the window that it was cut from as its base and starts a new list.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from backstay.errors import CorruptRecord
-from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
+from backstay.model.ids import MessageId, SessionId, TurnId, WindowId, WorkerId
 from backstay.model.window import Window, WindowReason
 from backstay.store.engine import Transaction
 from backstay.store.rows import Rows, value, values
 
 END = 1 << 62
 MOST = 64
+# Most turns have fewer messages than this: one statement finds where the last one begins.
+_FEW = 8
 
 
 class WindowSegment(NamedTuple):
@@ -45,8 +49,50 @@ class Bases(NamedTuple):
 
     base: WindowId | None
     base_until: int | None
-    behind: WindowId | None
-    behind_until: int | None
+    summarises: WindowId | None
+    summarises_until: int | None
+
+
+class Layout(NamedTuple):
+    """The parts of a window: its bases, and its own segments in reading order."""
+
+    window: WindowId
+    bases: Bases
+    own: list[WindowSegment]
+
+    def before(self, until: int) -> list[WindowSegment]:
+        """The own segments, as far as they are among the first `until` messages."""
+        parts = (segment.between(0, until) for segment in self.own)
+        return [part for part in parts if part is not None]
+
+
+class _LayoutRow(msgspec.Struct, gc=False):
+    """The bases of a window, and one of its segments. Without segments, the last four are NULL."""
+
+    base: WindowId | None
+    base_until: int | None
+    summarises: WindowId | None
+    summarises_until: int | None
+    start: int | None
+    source: WindowId
+    low: int
+    high: int
+
+
+class _CurrentLayoutRow(_LayoutRow):
+    """The same for the current window of a session, with its length, and the holder of the session."""
+
+    window: WindowId
+    length: int
+    holder: WorkerId | None
+
+
+class CurrentWindow(NamedTuple):
+    """The current window of a session, its length, and the holder of the session."""
+
+    layout: Layout
+    length: int
+    holder: WorkerId | None
 
 
 class Origin(NamedTuple):
@@ -81,9 +127,11 @@ class _MessageOfOther(NamedTuple):
 
 LINEAGE = Rows("lineage", Window)
 WINDOW = Rows("window", Window)
-_SEGMENTS = Rows("segments", WindowSegment)
+_LAYOUT = Rows("layout", _LayoutRow)
+_CURRENT_LAYOUT = Rows("current_layout", _CurrentLayoutRow)
 _BASES = Rows("base_of", Bases)
 _ORIGIN = Rows("message_origin", Origin)
+_TURNS_BACK = Rows("turns_back", _MessageOfOther)
 _LAST_WITH_TURN = Rows("last_with_turn", _MessageOfTurn)
 _OTHER_TURN_BEFORE = Rows("other_turn_before", _MessageOfOther)
 
@@ -101,16 +149,39 @@ def origin_of(tx: Transaction, message: MessageId) -> Origin | None:
     return _ORIGIN.one(tx, message=message)
 
 
-def segments(tx: Transaction, window: WindowId, until: int = END) -> list[WindowSegment]:
-    """The segments of the first `until` messages of a window, in reading order."""
+def layout_of(tx: Transaction, window: WindowId) -> Layout:
+    """Read the parts of a window that must exist. Raises `CorruptRecord` if it does not."""
+    rows = _LAYOUT.all(tx, window=window)
+    if not rows:
+        raise CorruptRecord(window, "is missing")
+    return _layout(window, rows)
+
+
+def current_window(tx: Transaction, session: SessionId, owner: str) -> CurrentWindow | None:
+    """Read the current window of a session. None: no such session of this owner."""
+    rows = _CURRENT_LAYOUT.all(tx, session=session, owner=owner)
+    if not rows:
+        return None
+    return CurrentWindow(_layout(rows[0].window, rows), rows[0].length, rows[0].holder)
+
+
+def _layout(window: WindowId, rows: Sequence[_LayoutRow]) -> Layout:
+    first = rows[0]
+    bases = Bases(first.base, first.base_until, first.summarises, first.summarises_until)
+    own = [WindowSegment(row.start, row.source, row.low, row.high) for row in rows if row.start is not None]
+    return Layout(window, bases, own)
+
+
+def segments(tx: Transaction, window: WindowId, until: int = END, layout: Layout | None = None) -> list[WindowSegment]:
+    """The segments of the first `until` messages of a window, in reading order. Pass its layout if you have it."""
     found: list[WindowSegment] = []
     # From the end to the beginning: each base contributes what stands before the segments found so far.
     while True:
-        found[:0] = own_segments(tx, window, until)
-        bases = bases_of(tx, window)
-        if bases.base is None or bases.base_until is None:
+        here = layout if layout is not None and layout.window == window else layout_of(tx, window)
+        found[:0] = here.before(until)
+        if here.bases.base is None or here.bases.base_until is None:
             return found
-        window, until = bases.base, min(until, bases.base_until)
+        window, until = here.bases.base, min(until, here.bases.base_until)
 
 
 def length(tx: Transaction, window: WindowId) -> int:
@@ -139,15 +210,18 @@ def open_first(tx: Transaction, window: WindowId, opening: Opening) -> None:
     add_segment(tx, window, WindowSegment(0, window, 0, END))
 
 
-def open_cut(tx: Transaction, window: WindowId, opening: Opening, location: Position) -> None:
+def open_cut(
+    tx: Transaction, window: WindowId, opening: Opening, location: Position, layout: Layout | None = None
+) -> Window:
     """Open a window that reads everything before a position, and continues differently."""
-    bases, shared = _shared_before(tx, location)
+    bases, shared = _shared_before(tx, location, layout)
     # The window first, then its segments, in one transaction: a crash leaves both or neither.
-    _add(tx, window, opening, start=location.position, bases=bases)
+    opened = _add(tx, window, opening, start=location.position, bases=bases)
     for segment in shared:
         add_segment(tx, window, segment)
     # The own segment is open: later messages need no further segment.
     add_segment(tx, window, WindowSegment(location.position, window, location.position, END))
+    return opened
 
 
 def open_without(
@@ -202,7 +276,7 @@ def locate(tx: Transaction, window: WindowId, message: MessageId) -> Position | 
                 return Position(here, part.start + origin.position - part.low)
         # Not in this window: look in the messages that its summary replaces.
         bases = bases_of(tx, here)
-        here, until = bases.behind, bases.behind_until or 0
+        here, until = bases.summarises, bases.summarises_until or 0
     return None
 
 
@@ -210,7 +284,7 @@ def is_summarised_by(tx: Transaction, window: WindowId, other: WindowId) -> bool
     """Whether the summary of this window, or of a window that it replaces, replaces the other."""
     here: WindowId | None = window
     while here is not None and here != other:
-        here = bases_of(tx, here).behind
+        here = bases_of(tx, here).summarises
     return here is not None
 
 
@@ -226,7 +300,7 @@ def end_of_turn(tx: Transaction, location: Position, turn: TurnId) -> Position:
     return Position(location.window, length(tx, location.window))
 
 
-def last_turn(tx: Transaction, window: WindowId, until: int = END) -> FoundTurn | None:
+def last_turn(tx: Transaction, window: WindowId, until: int = END, layout: Layout | None = None) -> FoundTurn | None:
     """The last turn among the first `until` messages of a window, and the position before it.
 
     A turn that a compaction cut in two begins in the summarised window. So does the last turn if this window holds only
@@ -235,7 +309,7 @@ def last_turn(tx: Transaction, window: WindowId, until: int = END) -> FoundTurn 
     latest: FoundTurn | None = None
     here: WindowId | None = window
     while here is not None:
-        found = _last_turn_here(tx, here, until)
+        found = _last_turn_here(tx, here, segments(tx, here, until, layout))
         if found is not None:
             if latest is not None and found.turn != latest.turn:
                 return latest
@@ -243,7 +317,7 @@ def last_turn(tx: Transaction, window: WindowId, until: int = END) -> FoundTurn 
             if not found.at_edge:
                 return latest
         bases = bases_of(tx, here)
-        here, until = bases.behind, bases.behind_until or 0
+        here, until = bases.summarises, bases.summarises_until or 0
     return latest
 
 
@@ -255,14 +329,13 @@ def reading(tx: Transaction, window: WindowId) -> list[WindowSegment]:
     while here is not None:
         found += segments(tx, here, until)
         bases = bases_of(tx, here)
-        here, until = bases.behind, bases.behind_until or 0
+        here, until = bases.summarises, bases.summarises_until or 0
     return found
 
 
 def own_segments(tx: Transaction, window: WindowId, until: int) -> list[WindowSegment]:
     """The own segments of a window, without its base, as far as they are among its first `until` messages."""
-    parts = (segment.between(0, until) for segment in _SEGMENTS.all(tx, window=window))
-    return [part for part in parts if part is not None]
+    return layout_of(tx, window).before(until)
 
 
 def rests_on(tx: Transaction, window: WindowId, until: int) -> list[tuple[WindowId, int]]:
@@ -274,8 +347,8 @@ def rests_on(tx: Transaction, window: WindowId, until: int) -> list[tuple[Window
     found = []
     if bases.base is not None and bases.base_until is not None:
         found.append((bases.base, min(bases.base_until, until)))
-    if bases.behind is not None and bases.behind_until is not None:
-        found.append((bases.behind, bases.behind_until))
+    if bases.summarises is not None and bases.summarises_until is not None:
+        found.append((bases.summarises, bases.summarises_until))
     return found
 
 
@@ -285,10 +358,10 @@ class Needed:
     `read` has the number of messages that are read through a window, `sources` the segments that refer to its messages.
     """
 
-    def __init__(self, tx: Transaction, theirs: set[WindowId], sessions: Iterable[SessionId]) -> None:
+    def __init__(self, tx: Transaction, leaving: set[WindowId], sessions: Iterable[SessionId]) -> None:
         self.read: dict[WindowId, int] = {}
         self.sources: dict[WindowId, list[WindowSegment]] = {}
-        self._tx, self._theirs = tx, theirs
+        self._tx, self._leaving = tx, leaving
         self._seen: dict[WindowId, int] = {}
         for session in sessions:
             for window in values(tx, "windows_of", session=session):
@@ -303,46 +376,63 @@ class Needed:
             if until <= self._seen.get(here, 0):
                 continue
             self._seen[here] = until
-            if here in self._theirs:
+            if here in self._leaving:
                 self.read[here] = until
             for part in own_segments(self._tx, here, until):
-                if part.source in self._theirs:
+                if part.source in self._leaving:
                     self.sources.setdefault(part.source, []).append(part)
             stack += rests_on(self._tx, here, until)
 
 
-def _last_turn_here(tx: Transaction, window: WindowId, until: int) -> FoundTurn | None:
+def _last_turn_here(tx: Transaction, window: WindowId, parts: list[WindowSegment]) -> FoundTurn | None:
     turn: TurnId | None = None
     index = 0
-    for part in reversed(segments(tx, window, until)):
-        high = part.high
-        if turn is None:
-            last = _LAST_WITH_TURN.one(tx, window=part.source, low=part.low, high=high)
-            if last is None:
-                continue
-            high, turn = last.position + 1, last.turn
-        other = _OTHER_TURN_BEFORE.one(tx, window=part.source, low=part.low, high=high, turn=turn)
-        if other is not None:
+    for part in reversed(parts):
+        turn, other = _turn_before(tx, part, turn)
+        if turn is not None and other is not None:
             location = Position(window, part.start + other.position + 1 - part.low)
             # A message without a turn is a summary: the turn may begin in the window that it replaces.
             return FoundTurn(turn, location, at_edge=other.turn is None)
         # The whole segment is of this turn, so the turn begins here or in an earlier segment.
-        index = part.start
+        index = part.start if turn is not None else index
     return None if turn is None else FoundTurn(turn, Position(window, index), at_edge=True)
 
 
-def _shared_before(tx: Transaction, location: Position) -> tuple[Bases, list[WindowSegment]]:
+def _turn_before(
+    tx: Transaction, part: WindowSegment, turn: TurnId | None
+) -> tuple[TurnId | None, "_MessageOfOther | None"]:
+    """The last turn of a segment, unless it is given, and the last message before it that belongs to another."""
+    high = part.high
+    tail = _TURNS_BACK.all(tx, window=part.source, low=part.low, high=high, limit=_FEW)
+    for message in tail:
+        if turn is not None and message.turn != turn:
+            return turn, message
+        turn, high = turn or message.turn, message.position
+    if len(tail) < _FEW:
+        return turn, None
+    if turn is None:
+        last = _LAST_WITH_TURN.one(tx, window=part.source, low=part.low, high=high)
+        if last is None:
+            return None, None
+        high, turn = last.position, last.turn
+    return turn, _OTHER_TURN_BEFORE.one(tx, window=part.source, low=part.low, high=high, turn=turn)
+
+
+def _shared_before(
+    tx: Transaction, location: Position, layout: Layout | None = None
+) -> tuple[Bases, list[WindowSegment]]:
     """The bases and segments of a window that shares everything before a position."""
-    bases = bases_of(tx, location.window)
-    parts = own_segments(tx, location.window, location.position)
+    if layout is None or layout.window != location.window:
+        layout = layout_of(tx, location.window)
+    bases, parts = layout.bases, layout.before(location.position)
     # A window that shares nothing replaces nothing either: its first message would follow no summary.
-    behind = (bases.behind, bases.behind_until) if location.position else (None, None)
+    summarises = (bases.summarises, bases.summarises_until) if location.position else (None, None)
     # The list stays short: a long one is read through the cut window, as one base.
     if len(parts) >= MOST:
-        return Bases(location.window, location.position, *behind), []
+        return Bases(location.window, location.position, *summarises), []
     if bases.base is None or bases.base_until is None or not location.position:
-        return Bases(None, None, *behind), parts
-    return Bases(bases.base, min(bases.base_until, location.position), *behind), parts
+        return Bases(None, None, *summarises), parts
+    return Bases(bases.base, min(bases.base_until, location.position), *summarises), parts
 
 
 def bases_of(tx: Transaction, window: WindowId) -> Bases:
@@ -353,7 +443,7 @@ def bases_of(tx: Transaction, window: WindowId) -> Bases:
     return bases
 
 
-def _add(tx: Transaction, window: WindowId, opening: Opening, *, start: int, bases: Bases) -> None:
+def _add(tx: Transaction, window: WindowId, opening: Opening, *, start: int, bases: Bases) -> Window:
     tx.run(
         "add_window",
         window=window,
@@ -363,10 +453,21 @@ def _add(tx: Transaction, window: WindowId, opening: Opening, *, start: int, bas
         start=start,
         base=bases.base,
         base_until=bases.base_until,
-        behind=bases.behind,
-        behind_until=bases.behind_until,
+        summarises=bases.summarises,
+        summarises_until=bases.summarises_until,
         event=opening.event,
         now=tx.now,
+    )
+    return Window(
+        id=window,
+        session=opening.session,
+        parent=opening.parent,
+        reason=opening.reason,
+        start=start,
+        event=opening.event,
+        at=tx.now,
+        summarises=bases.summarises,
+        summarises_until=bases.summarises_until,
     )
 
 

@@ -35,6 +35,12 @@ from backstay.store.verbs.turns import messages
 # The events that a fold replaces: their content is in the messages of the turn.
 FOLDED = frozenset({"text_delta", "thought_delta", "tool_called", "tool_returned", "custom_reported", "steering_taken"})
 
+# The events with text of a person. They stay for the life of the session, and count for the quota. The invariants and
+# the migration `stored_text` name the same.
+COUNTED = frozenset(
+    {"turn_submitted", "turn_edited", "session_renamed", "session_tagged", "session_annotated", "address_pointed"}
+)
+
 
 class MessageRange(NamedTuple):
     """The messages of an event: positions low to high of the window where they were written."""
@@ -96,6 +102,7 @@ _FEED = Rows("feed_after", _FeedRow)
 _TO_FOLD = Rows("events_to_fold", _StoredEvent)
 _TO_FENCE = Rows("events_to_fence", _StoredEvent)
 _OF_TURN = Rows("events_of_turn", _BodyRow)
+_OF_RUNNING_TURN = Rows("events_of_running_turn", _BodyRow)
 _ROW_OR_TOMBSTONE = Rows("session_row_or_tombstone", SessionRow)
 
 
@@ -107,6 +114,7 @@ def append_event(
     message_range: MessageRange | None = None,
 ) -> None:
     """Append the next event to the log of the session."""
+    session_row.text_bytes += text_size(body)
     session_row.last_event += 1
     number = session_row.last_event
     add(
@@ -120,6 +128,17 @@ def append_event(
         message_range=message_range,
         at=tx.now,
     )
+
+
+def text_size(body: EventBody) -> int:
+    """The number of bytes that an event counts for the quota of its owner."""
+    return len(encode_event(body).encode()) if body.__struct_config__.tag in COUNTED else 0
+
+
+def append_first(tx: Transaction, session_row: LockedRow, body: EventBody) -> None:
+    """Append the first event of a new session, whose row was inserted with its number."""
+    first, fence = session_row.last_event, session_row.fence
+    add(tx, session_row.id, body, number=first, last=first, fence=fence, turn=None, message_range=None, at=tx.now)
 
 
 def add(
@@ -153,7 +172,7 @@ def add(
     )
 
 
-def bury(tx: Transaction, session: SessionId, number: int, fence: int) -> None:
+def add_tombstone(tx: Transaction, session: SessionId, number: int, fence: int) -> None:
     """Append the tombstone, the last event of a deleted session, for its followers."""
     add(
         tx, session, SessionDeleted(), number=number, last=number, fence=fence, turn=None, message_range=None, at=tx.now
@@ -186,7 +205,15 @@ def fence_off(tx: Transaction, session_row: LockedRow, number: int) -> None:
 
 def of_turn(tx: Transaction, session: SessionId, turn: TurnId, first: int) -> list[EventBody]:
     """The events of a turn, from number `first` on."""
-    rows = _OF_TURN.all(tx, session=session, turn=turn, first=first)
+    return _bodies(session, _OF_TURN.all(tx, session=session, turn=turn, first=first))
+
+
+def of_running_turn(tx: Transaction, session: SessionId, turn: TurnId) -> list[EventBody]:
+    """The events of a turn that has not ended."""
+    return _bodies(session, _OF_RUNNING_TURN.all(tx, session=session, turn=turn))
+
+
+def _bodies(session: SessionId, rows: Sequence[_BodyRow]) -> list[EventBody]:
     return [decode_event(f"event {row.number} of {session}", row.format, row.body) for row in rows]
 
 

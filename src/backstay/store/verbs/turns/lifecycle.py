@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from backstay.errors import CorruptRecord, InvalidPayload
 from backstay.model.codec import Encoded, check_body, decode_parts, encode_usage
@@ -15,6 +16,8 @@ from backstay.model.event import (
     EventBody,
     SteeringTaken,
     TailLost,
+    ToolReturned,
+    TurnContinued,
     TurnEnded,
     TurnRecorded,
     TurnStarted,
@@ -31,12 +34,14 @@ from backstay.model.turn import (
     Cancelled,
     Checkpointed,
     Completed,
+    Failed,
     Finished,
     Interrupted,
     OpenTurn,
     Outcome,
     Renewed,
     Steering,
+    code_and_hint_of,
 )
 from backstay.store.engine import Transaction
 from backstay.store.rows import Rows
@@ -48,6 +53,7 @@ from backstay.store.verbs.turns.event_log import MessageRange
 from backstay.store.verbs.turns.messages import Written
 from backstay.store.verbs.turns.turn_row import TurnRow, find_row
 
+_LOOK_FIRST = "A tool may have run. Look at what it changed before you send the message again."
 _NEXT_WAITING = Rows("next_waiting", TurnRow)
 _STEERING_TURNS = Rows("steering_turns", TurnRow)
 _TAKEN_TURNS = Rows("taken_turns", TurnRow)
@@ -65,6 +71,8 @@ def start(tx: Transaction, session_row: LockedRow, turn: TurnRow) -> OpenTurn:
     written = Written(NewMessage(role="user", parts=turn.parts()), Encoded(turn.format, turn.input or "[]"))
     opened = open_turn(tx, session_row, turn.id, turn.agent, written, root=turn.root)
     tx.run("start_turn", turn=turn.id, now=tx.now, first_event=opened.event)
+    # From now on, the text is a message.
+    session_row.text_bytes -= turn.input_bytes
     blob_store.release(tx, turn.id)
     return opened
 
@@ -88,10 +96,13 @@ def open_turn(
     return _opened(session_row, turn, agent, root, stored, found=found)
 
 
-def open_resumed(tx: Transaction, session_row: LockedRow, turn: TurnRow, input: Message) -> OpenTurn:
+def open_resumed(
+    tx: Transaction, session_row: LockedRow, turn: TurnRow, input: Message, *, interrupted: TurnId
+) -> OpenTurn:
     """Take the lease for a turn whose input is already in the window. The caller stores the row of the turn."""
     take_lease(tx, session_row, turn.id)
     session_row.revision += 1
+    event_log.append_event(tx, session_row, TurnContinued(turn.id), interrupted)
     origin = origin_of(tx, input.id)
     if origin is None:
         raise CorruptRecord(input.id, "is missing")
@@ -159,6 +170,7 @@ def checkpoint(
     unsynced: Words | None,
 ) -> Checkpointed:
     """Store the bodies since the last checkpoint. `unsynced` is their text, if the commit is not synced."""
+    tool_ledger.expect_call(tx, turn, bodies)
     with renew_held(tx, turn) as session_row:
         # First restore lost text: the bodies of this checkpoint come after it. Then skip bodies that an earlier attempt
         # stored, whose answer was lost, so that a repeated checkpoint adds nothing twice.
@@ -192,8 +204,11 @@ Following = Callable[[Transaction, LockedRow], OpenTurn | None]
 
 def finish(tx: Transaction, turn: OpenTurn, bodies: Sequence[Body], outcome: Outcome, then: Following) -> Finished:
     """End the turn: its events become messages. `then` may open another turn in the same transaction."""
-    if type(outcome) not in OUTCOMES.values() or not isinstance(outcome.reason, str):
+    if type(outcome) not in OUTCOMES.values() or not _has_text_only(outcome):
         raise InvalidPayload(f"{outcome!r} is not an outcome", hint="Use Completed, Cancelled, Failed or Interrupted.")
+    tx.expect("turn", turn=turn.id, owner=turn.owner)
+    if not bodies:
+        tx.expect("events_of_running_turn", session=turn.session, turn=turn.id)
     with lock_held(tx, turn) as session_row:
         turn = tail_recovery.restore(tx, session_row, turn)
         stored = tail_recovery.repeated(tx, session_row, turn, bodies)
@@ -207,7 +222,7 @@ def finish(tx: Transaction, turn: OpenTurn, bodies: Sequence[Body], outcome: Out
     return Finished(
         turn=row.value(),
         event=session_row.last_event,
-        messages=tuple(added),
+        messages=added,
         revision=session_row.revision,
         window=window,
         length=length,
@@ -220,7 +235,7 @@ def finish(tx: Transaction, turn: OpenTurn, bodies: Sequence[Body], outcome: Out
 class Ended(NamedTuple):
     """The messages of an ended turn, and whether they contain its whole output."""
 
-    messages: list[MessageId]
+    messages: tuple[Message, ...]
     whole: bool
 
 
@@ -229,28 +244,50 @@ def end(tx: Transaction, session_row: LockedRow, row: TurnRow, outcome: Outcome)
 
     A turn that lost text which its holder could not store again is interrupted, even if its agent completed it.
     """
-    events = event_log.of_turn(tx, session_row.id, row.id, row.first_event or 0)
+    events = event_log.of_running_turn(tx, session_row.id, row.id)
     whole = not any(isinstance(event, TailLost) and not event.rewritten for event in events)
     if isinstance(outcome, Completed) and not whole:
         outcome = Interrupted("the database lost text of the answer in a crash")
+    if isinstance(outcome, Interrupted):
+        outcome = replace(outcome, waiting_for_approval=bool(tool_ledger.open_questions(events)))
+    doubtful = tool_ledger.give_up(tx, row, events)
+    if isinstance(outcome, Failed) and doubtful:
+        # The advice of the error may be to send the message again: that would repeat the tool.
+        outcome = replace(outcome, hint=_LOOK_FIRST)
     folded = messages_of(events, partial=not isinstance(outcome, Completed))
+    with_files = any(isinstance(event, ToolReturned) and event.result.files for event in events)
+    if with_files:
+        folded = [_with_own_files(tx, session_row.owner, message) for message in folded]
     position = session_row.length
     # The ids follow from the id of the turn, so a fork at a turn finds its first message without a search.
     names = [message_of(row.id, index) for index in range(len(folded))]
-    ids = messages.append(tx, session_row, row.id, messages.written(folded), names)
-    body = TurnEnded(outcome, messages=len(ids), may_have_run=tool_ledger.give_up(tx, row, events))
-    message_range = MessageRange(session_row.window, position, session_row.length) if ids else None
+    added = messages.append_new(tx, session_row, row.id, messages.written(folded), names)
+    body = TurnEnded(outcome, messages=len(added), may_have_run=doubtful)
+    message_range = MessageRange(session_row.window, position, session_row.length) if added else None
     event_log.append_event(tx, session_row, body, row.id, message_range)
-    _end_row(tx, row, outcome, usage_of(events))
+    _end_row(tx, session_row, row, outcome, usage_of(events))
+    if with_files:
+        blob_store.release(tx, row.id)
     if any(isinstance(event, SteeringTaken) for event in events):
         for taken in _TAKEN_TURNS.all(tx, session=session_row.id, turn=row.id):
             _end_taken(tx, session_row, taken, outcome)
     session_row.release_lease()
     session_row.turns += 0 if row.agent == COMPACTOR else 1
     session_row.revision += 1
-    session_row.context += 1 if ids else 0
+    session_row.context += 1 if added else 0
     session_row.touched_at = max(session_row.touched_at, tx.now)
-    return Ended(ids, whole)
+    return Ended(added, whole)
+
+
+def _with_own_files(tx: Transaction, owner: str, message: NewMessage) -> NewMessage:
+    """The message without files that the owner lacks: an export of a running turn has only the files of messages."""
+    parts = tuple(
+        replace(part, files=tuple(file for file in part.files if blob_store.owned(tx, owner, file.blob)))
+        if isinstance(part, ToolResult)
+        else part
+        for part in message.parts
+    )
+    return replace(message, parts=parts)
 
 
 def end_waiting(tx: Transaction, session_row: LockedRow, row: TurnRow, outcome: Outcome) -> None:
@@ -262,7 +299,7 @@ def end_waiting(tx: Transaction, session_row: LockedRow, row: TurnRow, outcome: 
     session_row.waiting -= 1
     session_row.revision += 1
     event_log.append_event(tx, session_row, TurnEnded(outcome), row.id)
-    _end_row(tx, row, outcome, Usage())
+    _end_row(tx, session_row, row, outcome, Usage())
     blob_store.release(tx, row.id)
 
 
@@ -275,7 +312,7 @@ def start_next(tx: Transaction, session_row: LockedRow, agents: Collection[str])
         if turn.is_record:
             _dequeue(session_row, turn)
             add_recorded(tx, session_row, turn.id, messages.written(turn.messages()))
-            _end_row(tx, turn, Completed(), Usage())
+            _end_row(tx, session_row, turn, Completed(), Usage())
             blob_store.release(tx, turn.id)
         elif turn.agent in agents:
             _dequeue(session_row, turn)
@@ -338,6 +375,8 @@ def _append_bodies(
             continue
         if isinstance(body, ToolResult):
             tool_ledger.note_result(tx, turn, body)
+            # Until the turn ends, and its messages keep the files, the turn does.
+            messages.reference_blobs(tx, turn.owner, turn.id, [body])
         event_log.append_event(tx, session_row, event_of(body), turn.id)
     return keys
 
@@ -355,16 +394,34 @@ def _take_steering(tx: Transaction, session_row: LockedRow, turn: OpenTurn) -> t
     return tuple(taken)
 
 
+def _has_text_only(outcome: Outcome) -> bool:
+    values = msgspec.structs.asdict(outcome)
+    return isinstance(values.pop("waiting_for_approval", False), bool) and all(
+        isinstance(text, str) for text in values.values()
+    )
+
+
 def _end_taken(tx: Transaction, session_row: LockedRow, row: TurnRow, outcome: Outcome) -> None:
     event_log.append_event(tx, session_row, TurnEnded(outcome), row.id)
-    _end_row(tx, row, outcome, Usage())
+    _end_row(tx, session_row, row, outcome, Usage())
     blob_store.release(tx, row.id)
 
 
-def _end_row(tx: Transaction, row: TurnRow, outcome: Outcome, usage: Usage) -> None:
+def _end_row(tx: Transaction, session_row: LockedRow, row: TurnRow, outcome: Outcome, usage: Usage) -> None:
+    session_row.text_bytes -= row.input_bytes
     row.state, row.outcome, row.reason = "ended", str(outcome.__struct_config__.tag), outcome.reason
+    row.code, row.hint = code_and_hint_of(outcome)
     row.input, row.usage, row.ended_at = None, encode_usage(usage), tx.now
-    tx.run("end_turn", turn=row.id, outcome=row.outcome, reason=row.reason, usage=row.usage, now=tx.now)
+    tx.run(
+        "end_turn",
+        turn=row.id,
+        outcome=row.outcome,
+        reason=row.reason,
+        code=row.code,
+        hint=row.hint,
+        usage=row.usage,
+        now=tx.now,
+    )
 
 
 def usage_of(events: Sequence[EventBody]) -> Usage:

@@ -5,15 +5,15 @@ from typing import NamedTuple
 
 from backstay.errors import CorruptRecord, NotFound
 from backstay.model.codec import WORDS, Encoded, decode_parts, write_parts
-from backstay.model.content import Attachment, Part, Role, Text
+from backstay.model.content import Part, Role, Text, attachments_in
 from backstay.model.ids import MessageId, TurnId, WindowId
 from backstay.model.message import Message, NewMessage
 from backstay.model.session import PREVIEW
 from backstay.store.engine import Transaction
 from backstay.store.rows import Rows
 from backstay.store.session_row import LockedRow
-from backstay.store.verbs import blob_store, owner_totals
-from backstay.store.verbs.history.window_segments import END, WindowSegment, origin_of, segments
+from backstay.store.verbs import blob_store
+from backstay.store.verbs.history.window_segments import END, Layout, WindowSegment, origin_of, segments
 
 _LOOK_BACK = 8
 
@@ -58,6 +58,26 @@ def append(
     return names
 
 
+def append_new(
+    tx: Transaction, session_row: LockedRow, turn: TurnId, new: Sequence[Written], ids: Iterable[MessageId]
+) -> tuple[Message, ...]:
+    """Append messages under these ids. Returns them as a reader will find them."""
+    first = session_row.length
+    names = append(tx, session_row, turn, new, ids)
+    return tuple(
+        Message(
+            id=name,
+            position=first + place,
+            turn=turn,
+            role=message.role,
+            parts=message.parts,
+            at=tx.now,
+            partial=message.partial,
+        )
+        for place, (name, (message, _)) in enumerate(zip(names, new, strict=True))
+    )
+
+
 def insert(
     tx: Transaction, session_row: LockedRow, name: MessageId, turn: TurnId | None, new: Written, *, position: int
 ) -> None:
@@ -76,14 +96,13 @@ def insert(
         now=tx.now,
     )
     reference_blobs(tx, session_row.owner, name, message.parts)
-    owner_totals.add_text(tx, session_row, len(body.text.encode()))
+    session_row.text_bytes += body.size
 
 
 def reference_blobs(tx: Transaction, owner: str, holder: str, parts: Iterable[Part]) -> None:
     """Reference these attachments, so that they exist as long as their message or waiting turn."""
-    for part in parts:
-        if isinstance(part, Attachment):
-            blob_store.use(tx, owner, part.blob, holder)
+    for file in attachments_in(parts):
+        blob_store.use(tx, owner, file.blob, holder)
 
 
 def read(tx: Transaction, segment: WindowSegment, *, low: int = 0, high: int = END, limit: int = END) -> list[Message]:
@@ -120,10 +139,11 @@ def turn_of(tx: Transaction, message: MessageId) -> TurnId:
     return origin.turn
 
 
-def show_last_of_window(tx: Transaction, session_row: LockedRow) -> None:
-    """Set the preview to the last text in the window of the session."""
+def show_last_of_window(tx: Transaction, session_row: LockedRow, layout: Layout | None = None) -> None:
+    """Set the preview to the last text in the window of the session, or among as many messages of this layout."""
     session_row.preview = None
-    for segment in reversed(segments(tx, session_row.window, session_row.length)):
+    window = session_row.window if layout is None else layout.window
+    for segment in reversed(segments(tx, window, session_row.length, layout)):
         for message in read_back(tx, segment, limit=_LOOK_BACK):
             session_row.preview = _shown(message)
             if session_row.preview:

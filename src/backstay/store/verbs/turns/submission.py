@@ -28,12 +28,16 @@ from backstay.store.verbs.turns.turn_row import TurnRow, encode_record, find_row
 # The agent that answers where neither the request nor the session names one.
 DEFAULT_AGENT = "default"
 
+# The length of each key of a request, and of how many addresses of its session a key is stored.
+KEY_BYTES = 32
+_MOST_ADDRESSES = 100
+
 # A turn that is sent with one of these runs before the others that wait.
 _NEXT = ("steer", "replace")
 
 
 class _RequestedTurn(TurnRow, kw_only=True):
-    """The row of a turn, with what its request is recognised by."""
+    """The row of a turn, with the key and the hash of its request."""
 
     request_key: bytes | None
     request_hash: bytes | None
@@ -72,6 +76,11 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the sending worker serves this agent now. The names are read at each call: they may change."""
         return self.start if isinstance(self.start, bool) else agent in self.start
 
+    @property
+    def conditional(self) -> bool:
+        """Whether the sender expects that the request may be rejected."""
+        return self.if_busy == "reject" or self.expect_revision is not None
+
     def fingerprint(self, *content: Json) -> bytes | None:
         """The hash that distinguishes a repetition of this request from another request with its id."""
         return None if self.id is None else content_hash(*content)
@@ -83,18 +92,29 @@ def request_key(owner: str, scope: str, id: str) -> bytes:
 
 
 def _request_keys(tx: Transaction, request: TurnRequest) -> list[bytes]:
-    """The keys that a repetition of this request may have; the first is the one to store.
+    """The keys that a repetition of this request may have: one for the session, and one for each of its addresses.
 
-    A session is known by its addresses: they outlive it, and lead to the next session.
+    All are stored, because addresses outlive their session, and later each may lead to another one. The destination
+    that the sender named comes first; for a session that is its first address.
     """
     if request.id is None:
         return []
-    if isinstance(request.to, Address):
-        scopes = [request.to.key]
+    to = request.to
+    if isinstance(to, Address):
+        named = [to.key]
+        spellings = values(tx, "addresses_beside", owner=request.owner, key=bytes.fromhex(to.key))
     else:
-        spellings = values(tx, "addresses_of", session=request.to, owner=request.owner)
-        scopes = [*(sha256(spelling.encode()).hexdigest() for spelling in spellings), request.to]
-    return [request_key(request.owner, scope, request.id) for scope in scopes]
+        named = []
+        spellings = values(tx, "addresses_of", session=to, owner=request.owner)
+    scopes = [*named, *(sha256(spelling.encode()).hexdigest() for spelling in spellings[:_MOST_ADDRESSES])]
+    if not isinstance(to, Address):
+        scopes.append(to)
+    return [request_key(request.owner, scope, request.id) for scope in dict.fromkeys(scopes)]
+
+
+def first_key(keys: bytes) -> bytes:
+    """The first of the stored keys of a request."""
+    return keys[:KEY_BYTES]
 
 
 class Input(NamedTuple):
@@ -131,12 +151,25 @@ def submit(tx: Transaction, request: TurnRequest, parts: tuple[Part, ...]) -> Ac
     if first is not None:
         return first
     with lock_destination(tx, request) as session_row:
-        owner_totals.require_room(tx, session_row.owner)
+        forks = request.if_busy == "fork" and session_row.running is not None
         agent = request.agent or _agent_of(tx, session_row)
+        size = body.size + (
+            0 if _starts_at_once(session_row, request, agent, fork=forks) else _size_waiting(agent, parts)
+        )
+        owner_totals.require_text(tx, session_row, size, fork=forks)
         if not (request.allow_unserved or request.starts(agent)):
             agent_registry.check_served(tx, agent)
         sent = send(tx, session_row, request, Input(agent, parts, body, fingerprint))
     return sent.accepted(tx.now)
+
+
+def _starts_at_once(session_row: SessionRow, request: TurnRequest, agent: str, *, fork: bool) -> bool:
+    return request.starts(agent) and (fork or (session_row.running is None and not session_row.queue))
+
+
+def _size_waiting(agent: str | None, parts: tuple[Part, ...]) -> int:
+    """The bytes of the event that shows a waiting input."""
+    return event_log.text_size(TurnSubmitted(agent, parts, steer=True))
 
 
 def _agent_of(tx: Transaction, session_row: SessionRow) -> str:
@@ -197,10 +230,17 @@ def record(tx: Transaction, request: TurnRequest, new_messages: Sequence[NewMess
     if first is not None:
         return Recorded(turn=first.turn, session=first.session, messages=(), repeated=True)
     with lock_destination(tx, request) as session_row:
-        owner_totals.require_room(tx, session_row.owner)
+        owner_totals.require_text(tx, session_row, _size_of_record(session_row, checked))
         session_row.touch(tx.now)
         row, ids = _record_in(tx, session_row, request, checked, fingerprint)
     return Recorded(turn=row.value(), session=session_row.value(tx.now), messages=tuple(ids))
+
+
+def _size_of_record(session_row: SessionRow, written: Sequence[Written]) -> int:
+    if session_row.running is None and not session_row.queue:
+        return sum(body.size for _, body in written)
+    waiting = [message for message, _ in written]
+    return len(encode_record(waiting).encode()) + _size_waiting(None, waiting[0].parts)
 
 
 def _record_in(
@@ -274,7 +314,7 @@ def already(tx: Transaction, request: TurnRequest, fingerprint: bytes | None) ->
     first = _already(tx, request, fingerprint)
     if first is None:
         return None
-    tx.vouch()
+    tx.commit_unchanged()
     turn: TurnRow = first
     with lock_session(tx, first.session, request.owner) as session_row:
         if lifecycle.reap(tx, session_row):
@@ -287,14 +327,25 @@ def _already(tx: Transaction, request: TurnRequest, fingerprint: bytes | None) -
     if request.id is None:
         return None
     check_name("the request id", request.id, tx.limits.name_bytes)
+    if isinstance(request.to, Address):
+        tx.expect("addresses_beside", owner=request.owner, key=bytes.fromhex(request.to.key))
+    else:
+        tx.expect("addresses_of", session=request.to, owner=request.owner)
+        tx.expect("session_row", session=request.to, owner=request.owner)
     first = _TURN_OF_REQUEST.one(tx, owner=request.owner, request_id=request.id)
     if first is None:
         return None
     if first.request_hash != fingerprint:
         raise RequestMismatch(f"request {request.id!r} was accepted before with other content, as {first.id}")
-    if first.request_key not in _request_keys(tx, request) and not _leads_to(tx, request, first.session):
+    stored = _separate(first.request_key or b"")
+    if stored.isdisjoint(_request_keys(tx, request)) and not _leads_to(tx, request, first.session):
         raise RequestMismatch(f"request {request.id!r} was accepted before for {first.session}, as {first.id}")
     return first
+
+
+def _separate(keys: bytes) -> set[bytes]:
+    """The stored keys of a request, which stand one after the other."""
+    return {keys[start : start + KEY_BYTES] for start in range(0, len(keys), KEY_BYTES)}
 
 
 def _leads_to(tx: Transaction, request: TurnRequest, session: SessionId) -> bool:
@@ -318,6 +369,7 @@ def _enqueue(tx: Transaction, session_row: LockedRow, turn: TurnId, request: Tur
         ask_to_cancel(tx, session_row, session_row.running)
     row = new_row(tx, session_row, turn, input.agent, "waiting")
     row.format, row.input = input.body
+    session_row.text_bytes += row.input_bytes
     row.steer = int(request.if_busy == "steer" and session_row.running is not None)
     session_row.steering += row.steer
     session_row.revision += 1
@@ -346,6 +398,7 @@ def _enqueue_record(
     session_row.revision += 1
     row = new_row(tx, session_row, turn, None, "waiting")
     row.input = encode_record(new_messages)
+    session_row.text_bytes += row.input_bytes
     add(tx, row, request, fingerprint, place=session_row.queued + BACK_OF_QUEUE)
     for message in new_messages:
         messages.reference_blobs(tx, session_row.owner, turn, message.parts)
@@ -409,7 +462,7 @@ def add(tx: Transaction, row: TurnRow, request: TurnRequest, fingerprint: bytes 
         format=row.format,
         input=row.input,
         request_owner=None if request.id is None else request.owner,
-        request_key=next(iter(_request_keys(tx, request)), None),
+        request_key=b"".join(_request_keys(tx, request)) or None,
         request_id=request.id,
         request_hash=fingerprint,
         now=row.created_at,
@@ -430,9 +483,14 @@ def _check_record(tx: Transaction, new_messages: Sequence[NewMessage]) -> list[W
 
 def _check_message(tx: Transaction, message: NewMessage) -> Written:
     if not isinstance(message, NewMessage):
-        raise InvalidPayload(f"{type(message).__name__} is not a message", hint="Use message.user(…) and its like.")
+        raise InvalidPayload(
+            f"{type(message).__name__} is not a message",
+            hint="Use message.user(…), message.assistant(…) or message.tool(…).",
+        )
     if not isinstance(message.parts, tuple | list) or not isinstance(message.partial, bool):
-        raise InvalidPayload(f"{message!r} is malformed", hint="Use message.user(…) and its like.")
+        raise InvalidPayload(
+            f"{message!r} is malformed", hint="Use message.user(…), message.assistant(…) or message.tool(…)."
+        )
     body = encode_parts(parts_of(message.parts), tx.limits)
     check_role(message.role, message.parts)
     return Written(message, body)

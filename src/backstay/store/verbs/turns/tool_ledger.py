@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from backstay.errors import InvalidPayload
 from backstay.model.codec import arguments_hash, check_name
-from backstay.model.content import ToolCall, ToolResult
-from backstay.model.event import ApprovalDecided, EventBody, ToolCalled
+from backstay.model.content import Body, ToolCall, ToolResult
+from backstay.model.event import ApprovalDecided, EventBody, ToolCalled, ToolReturned
 from backstay.model.turn import Approval, OpenTurn, ToolCallRecord
 from backstay.store.engine import Transaction
-from backstay.store.rows import Rows, value
+from backstay.store.rows import Rows
 from backstay.store.session_row import LockedRow
 from backstay.store.verbs.turns import event_log
 from backstay.store.verbs.turns.turn_row import CALL, TurnRow
@@ -27,7 +27,24 @@ class _OpenCall(NamedTuple):
     call: str
 
 
+class _NextCall(NamedTuple):
+    """The ordinal of the next call, and how many calls of the turn have its id already."""
+
+    ordinal: int
+    made: int
+
+
+_NEXT_CALL = Rows("next_call", _NextCall)
 _GIVE_UP_CALLS = Rows("give_up_calls", _OpenCall)
+
+
+def expect_call(tx: Transaction, turn: OpenTurn, bodies: Sequence[Body]) -> None:
+    """Announce the read of the first call among the bodies of an agent."""
+    for body in bodies:
+        # An id that is not valid is rejected later, once the lease is proved.
+        if isinstance(body, ToolCall) and isinstance(body.id, str) and body.id.isprintable():
+            tx.expect("next_call", root=turn.root, turn=turn.id, call=body.id)
+            return
 
 
 def make(tx: Transaction, session_row: LockedRow, turn: OpenTurn, call: ToolCall, repeats: int | None) -> str:
@@ -41,14 +58,27 @@ def make(tx: Transaction, session_row: LockedRow, turn: OpenTurn, call: ToolCall
 
 def note_result(tx: Transaction, turn: OpenTurn, result: ToolResult) -> None:
     """Store the result of a call that has none yet."""
-    line = CALL.one(tx, turn=turn.id, call=result.id)
-    if line is None:
+    if tx.changed("return_call", turn=turn.id, call=result.id, now=tx.now):
+        return
+    if CALL.one(tx, turn=turn.id, call=result.id) is None:
         raise InvalidPayload(
             f"tool result {result.id!r} does not answer a call of {turn.id}", hint="Record the call first."
         )
-    if line.effect != "called":
-        raise InvalidPayload(f"tool call {result.id!r} of {turn.id} already has a result")
-    tx.run("return_call", turn=turn.id, call=result.id, now=tx.now)
+    raise InvalidPayload(f"tool call {result.id!r} of {turn.id} already has a result")
+
+
+def open_questions(events: Sequence[EventBody]) -> list[str]:
+    """The ids of the calls that still wait for a person, by the events of their turn."""
+    asking: dict[str, None] = {}
+    for event in events:
+        match event:
+            case ToolCalled(call=call) if call.approval and not call.client:
+                asking[call.id] = None
+            case ApprovalDecided(call=decided) | ToolReturned(result=ToolResult(id=decided)):
+                asking.pop(decided, None)
+            case _:
+                pass
+    return list(asking)
 
 
 def give_up(tx: Transaction, row: TurnRow, events: Sequence[EventBody]) -> tuple[str, ...]:
@@ -66,21 +96,22 @@ def _note(tx: Transaction, turn: OpenTurn, call: ToolCall, repeats: int | None) 
     """Store a new call, or the repetition of an earlier call of its root turn."""
     check_name("a tool call's id", call.id, tx.limits.name_bytes)
     check_name("a tool's name", call.name, tx.limits.name_bytes)
-    if CALL.one(tx, turn=turn.id, call=call.id) is not None:
+    following = _NEXT_CALL.one(tx, root=turn.root, turn=turn.id, call=call.id) or _NextCall(0, 0)
+    if following.made:
         raise InvalidPayload(f"tool call {call.id!r} was already made in {turn.id}", hint="Give every call its own id.")
     earlier = None if repeats is None else _earlier_line(tx, turn, call, repeats)
     asked: Approval = "asked" if call.approval else "none"
     if earlier is None:
-        return _write(tx, turn, call, asked)
+        return _write(tx, turn, call, asked, ordinal=following.ordinal)
     if earlier.effect == "unknown" and not call.idempotent:
         # A person allowed one repetition. The earlier entry stays unknown, so this one needs its own key.
         tx.run("use_run_again", root=earlier.root, ordinal=earlier.ordinal)
-        return _write(tx, turn, call, "approved" if call.approval else "none")
-    return _write(tx, turn, call, earlier.approval, under=earlier.ordinal)
+        return _write(tx, turn, call, "approved" if call.approval else "none", ordinal=following.ordinal)
+    return _write(tx, turn, call, earlier.approval, ordinal=earlier.ordinal, repeats=True)
 
 
 def _write(
-    tx: Transaction, turn: OpenTurn, call: ToolCall, approval: Approval, under: int | None = None
+    tx: Transaction, turn: OpenTurn, call: ToolCall, approval: Approval, *, ordinal: int, repeats: bool = False
 ) -> ToolCallRecord:
     """Store an entry: a new one, or instead of the entry with this ordinal."""
     # The tool runs once this is committed, unless a person must approve it first or the client runs it.
@@ -88,7 +119,7 @@ def _write(
     line = ToolCallRecord(
         turn=turn.id,
         root=turn.root,
-        ordinal=_next_ordinal(tx, turn) if under is None else under,
+        ordinal=ordinal,
         call=call.id,
         name=call.name,
         arguments_hash=arguments_hash(call.arguments),
@@ -97,7 +128,7 @@ def _write(
         started_at=tx.now if at_once else None,
     )
     tx.run(
-        "add_call" if under is None else "repeat_call",
+        "repeat_call" if repeats else "add_call",
         root=line.root,
         ordinal=line.ordinal,
         turn=line.turn,
@@ -131,7 +162,3 @@ def _may_be_made_again(line: ToolCallRecord, call: ToolCall) -> bool:
     if line.effect == "unknown":
         return call.idempotent or line.run_again == "approved"
     return line.effect == "called" and line.approval != "none"
-
-
-def _next_ordinal(tx: Transaction, turn: OpenTurn) -> int:
-    return value(tx, "count_calls", root=turn.root) or 0

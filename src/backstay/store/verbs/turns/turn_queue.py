@@ -11,7 +11,7 @@ from backstay.model.turn import Cancelled, TurnInfo
 from backstay.store.engine import Transaction
 from backstay.store.rows import Rows
 from backstay.store.session_row import SessionScope
-from backstay.store.verbs import blob_store
+from backstay.store.verbs import blob_store, owner_totals
 from backstay.store.verbs.turns import event_log, lifecycle, messages
 from backstay.store.verbs.turns.turn_row import WAITING_TURNS, TurnRow, find_row
 from backstay.store.verbs.turns.turn_row import find as find_turn
@@ -28,7 +28,7 @@ _QUEUE_ORDER = Rows("queue_order", _QueuedTurn)
 
 
 def withdraw(tx: Transaction, turn: TurnId, owner: str) -> TurnInfo:
-    """Take back a turn that still waits."""
+    """Withdraw a turn that still waits."""
     with lock_session_of(tx, turn, owner) as session_row:
         row = _find_waiting(tx, turn, owner)
         lifecycle.end_waiting(tx, session_row, row, Cancelled("withdrawn"))
@@ -37,7 +37,7 @@ def withdraw(tx: Transaction, turn: TurnId, owner: str) -> TurnInfo:
 
 
 def release(tx: Transaction, turn: TurnId, owner: str) -> TurnInfo:
-    """Let a held turn start when it is next. A turn that is not held stays as it is."""
+    """Release a held turn: it starts when it is next. A turn that is not held is not changed."""
     with lock_session_of(tx, turn, owner) as session_row:
         row = find_row(tx, turn, owner)
         if row.state == "waiting" and row.held:
@@ -60,11 +60,16 @@ def edit_waiting(tx: Transaction, turn: TurnId, owner: str, parts: tuple[Part, .
         row = _find_waiting(tx, turn, owner)
         if row.is_record:
             raise Conflict(f"{turn} carries finished messages, not an input", hint="Withdraw it and record again.")
+        if body == (row.format, row.input):
+            return row.value()
+        event, longer = TurnEdited(parts), body.size - row.input_bytes
+        owner_totals.require_text(tx, session_row, longer + event_log.text_size(event))
+        session_row.text_bytes += longer
         messages.reference_blobs(tx, owner, turn, parts)
         blob_store.release_others(tx, turn, parts)
         tx.run("edit_turn", turn=turn, input=body.text, format=body.format)
         session_row.revision += 1
-        event_log.append_event(tx, session_row, TurnEdited(parts), turn)
+        event_log.append_event(tx, session_row, event, turn)
     return find_row(tx, turn, owner).value()
 
 
@@ -78,7 +83,8 @@ def reorder(
         waiting = _QUEUE_ORDER.all(tx, session=session)
         if sorted(order) != sorted(queued.turn for queued in waiting):
             raise Conflict(
-                f"{session} has other waiting turns than these", hint="Read the waiting turns, and name each once."
+                f"{session} does not have exactly these waiting turns",
+                hint="Read the waiting turns, and name each once.",
             )
         if order != tuple(queued.turn for queued in waiting):
             for turn, old in zip(order, waiting, strict=True):

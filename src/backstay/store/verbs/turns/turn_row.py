@@ -1,6 +1,7 @@
 """The row of a turn, and the rows of its tool calls."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -9,7 +10,7 @@ from backstay.model.codec import FORMAT, decode_parts, decode_usage
 from backstay.model.content import Part
 from backstay.model.ids import SessionId, TurnId
 from backstay.model.message import NewMessage
-from backstay.model.turn import OUTCOMES, ToolCallRecord, TurnInfo, TurnState
+from backstay.model.turn import ToolCallRecord, TurnInfo, TurnState, outcome_of
 from backstay.store.engine import Transaction
 from backstay.store.rows import Rows
 
@@ -32,6 +33,8 @@ class TurnRow(msgspec.Struct):
     state: TurnState
     outcome: str | None = None
     reason: str = ""
+    code: str = ""
+    hint: str = ""
     steer: int = 0
     taken_by: TurnId | None = None
     cancel_requested: int = 0
@@ -46,11 +49,17 @@ class TurnRow(msgspec.Struct):
     first_event: int | None = None
     forgotten: int = 0
     held: int = 0
+    continued_by: TurnId | None = None
 
     @property
     def is_record(self) -> bool:
         """Whether the turn carries finished messages of a caller's own agent instead of an input."""
         return self.agent is None
+
+    @property
+    def input_bytes(self) -> int:
+        """The bytes of text that the row itself stores; 0 unless the turn waits."""
+        return len((self.input or "").encode())
 
     def parts(self) -> tuple[Part, ...]:
         """The input of a waiting turn."""
@@ -65,7 +74,7 @@ class TurnRow(msgspec.Struct):
 
     def value(self) -> TurnInfo:
         """The turn as a caller sees it."""
-        outcome = None if self.outcome is None else OUTCOMES[self.outcome](self.reason)
+        outcome = None if self.outcome is None else outcome_of(self.outcome, self.reason, self.code, self.hint)
         return TurnInfo(
             id=self.id,
             session=self.session,
@@ -85,11 +94,20 @@ class TurnRow(msgspec.Struct):
             event=self.event,
             forgotten=bool(self.forgotten),
             held=self.state == "waiting" and bool(self.held),
+            continued_by=self.continued_by,
         )
+
+
+class LastOfRoot(NamedTuple):
+    """The newest turn of a root turn, and its outcome."""
+
+    turn: TurnId
+    outcome: str | None
 
 
 TURN = Rows("turn", TurnRow)
 WAITING_TURNS = Rows("waiting_turns", TurnRow)
+LAST_OF_ROOT = Rows("last_of_root", LastOfRoot)
 CALL = Rows("call", ToolCallRecord)
 CALLS = Rows("calls", ToolCallRecord)
 

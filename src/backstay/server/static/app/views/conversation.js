@@ -55,7 +55,7 @@ function useSettled(entries) {
     if (!last?.agent) return "";
     if (last.state === "running") return `${last.agent} is answering.`;
     const words = last.steps.filter((step) => step.type === "text").map((step) => step.text).join(" ");
-    return last.outcome?.type === "completed" ? `Answer: ${words.slice(0, 400)}` : `The answer was ${last.outcome?.type ?? "cut off"}.`;
+    return last.outcome?.type === "completed" ? `Answer: ${words.slice(0, 400)}` : `The answer ended: ${last.outcome?.type ?? "cut off"}.`;
   }, [state]);
 }
 

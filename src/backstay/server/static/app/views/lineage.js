@@ -26,7 +26,7 @@ export function Lineage() {
   };
   const read = (window) => {
     go(session.id);
-    lookBack(window.behind, `summarised messages, ${day(window.at)}`, window.behind_until);
+    lookBack(window.summarises, `summarised messages, ${day(window.at)}`, window.summarises_until);
   };
   return html`<section class="lineage" aria-label="Lineage">
     <h2>Versions of this conversation</h2>
@@ -43,7 +43,7 @@ export function Lineage() {
             <span class="row"><strong>${node.name}</strong>${node.current && html`<span class="badge now">now</span>`}<time class="dim">${day(node.window.at)}</time></span>
             <span class="dim">${descriptionOf(node.window)}</span>
           </button>
-          ${node.window.reason === "compaction" && html`<button type="button" class="small behind" aria-label="Read the summarised messages" onClick=${() => read(node.window)}>Read</button>`}</li>`)}
+          ${node.window.reason === "compaction" && html`<button type="button" class="small summarised" aria-label="Read the summarised messages" onClick=${() => read(node.window)}>Read</button>`}</li>`)}
       </ol>
     </div>
   </section>`;

@@ -57,7 +57,7 @@ export function Search() {
 function statusOf(text, { error, lag, asked }, rows) {
   if (error) return sentence(error.message);
   if (!text.trim()) return "Recent sessions";
-  const missing = lag ? ` ${lag} newest messages are not indexed yet.` : "";
+  const missing = lag ? ` Messages not indexed yet: ${lag}.` : "";
   return asked === text.trim() && !rows.length ? `No results.${missing}` : missing;
 }
 

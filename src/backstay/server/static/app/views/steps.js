@@ -6,6 +6,9 @@ import { Icon } from "../icon.js";
 import { Markdown } from "../markdown.js";
 import { Parts } from "./parts.js";
 
+// Parts that serve agents, as in model/content.py.
+const HIDDEN = ["input_refused", "repeated_call", "thought_signature"];
+
 export const Step = steady(function Step({ step, turn, live, ended }) {
   switch (step.type) {
     case "text":
@@ -19,6 +22,7 @@ export const Step = steady(function Step({ step, turn, live, ended }) {
     case "result":
       return html`<${Fold} icon="tool" title="Result of an earlier tool call" state=""><${Json} value=${step.result.output} /><//>`;
     case "custom":
+      if (HIDDEN.includes(step.kind)) return null;
       return html`<${Fold} icon="more" title=${step.kind} state=""><${Json} value=${step.data} /><//>`;
     default:
       return null;
@@ -55,7 +59,7 @@ function Call({ call, turn, ended }) {
   return html`<div class="call">
     <${Fold} icon="tool" title=${name} brief=${inline(call.arguments)} state=${state} took=${tookOf(call)} kind=${kind} key=${asks} open=${asks}>
       <span class="label">Arguments</span><${Json} value=${call.arguments} />
-      ${result && html`<span class="label">${result.error ? "Error" : "Result"}</span><${Json} value=${result.output} />`}
+      ${result && html`<span class="label">${result.error ? "Error" : "Result"}</span><${Json} value=${result.output} /><${Parts} parts=${result.files ?? []} />`}
       ${unknown && html`<p class="caution"><${Icon} name="warn" />Interrupted before the result was stored. The tool may have run; ${call.allowedAgain ? "you allowed it to run once more." : "it is not run again without your permission."}</p>`}
     <//>
     ${asks && html`<div class="approval" role="group" aria-label=${`Allow ${name}?`}>

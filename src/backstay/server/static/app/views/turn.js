@@ -16,6 +16,8 @@ export const Turn = steady(function Turn({ entry, last, idle, frozen, editing, o
   if (entry.summary !== null) return html`<${Summary} text=${entry.summary} />`;
   const live = entry.state === "running";
   const answered = entry.steps.length > 0 || live;
+  // A call of an interrupted turn that needs approval still waits: the decision continues the turn.
+  const waits = last && idle && !frozen && entry.outcome?.type === "interrupted" && asks(entry);
   return html`<article class="turn" data-turn=${entry.turn} tabindex="-1" aria-label=${labelOf(entry)}>
     ${entry.input && html`<${Asked} entry=${entry} editing=${editing && !frozen} onEdit=${onEdit} />`}
     ${answered && html`<div class="answer" aria-busy=${live}>
@@ -23,7 +25,7 @@ export const Turn = steady(function Turn({ entry, last, idle, frozen, editing, o
         ${isScripted(entry.agent) && html`<span class="badge" title="No model is connected. The answers follow a script.">scripted</span>`}
         ${entry.startedAt && html`<time datetime=${new Date(entry.startedAt).toISOString()}>${clock(entry.startedAt)}</time>`}
       </header>
-      ${[...entry.steps, ...entry.pendingSteering.map(steeringStep)].map((step, place) => stepOf(step, place, { step, turn: entry.turn, ended: !live, live: live && place === entry.steps.length - 1 }))}
+      ${[...entry.steps, ...entry.pendingSteering.map(steeringStep)].map((step, place) => stepOf(step, place, { step, turn: entry.turn, ended: !live && !waits, live: live && place === entry.steps.length - 1 }))}
       ${live && !asks(entry) && html`<span class="typing" aria-hidden="true"><i></i><i></i><i></i></span>`}
     </div>`}
     <${Ending} entry=${entry} last=${last} idle=${idle} frozen=${frozen} />
@@ -31,7 +33,9 @@ export const Turn = steady(function Turn({ entry, last, idle, frozen, editing, o
   </article>`;
 });
 
-const asks = ({ steps }) => steps.some((step) => step.type === "call" && step.approval === "asked" && !step.result);
+const asks = ({ steps }) => steps.some((step) => step.type === "call" && step.approval === "asked" && !step.result && !step.unknown);
+// Answering such a turn again would run the tool again, unasked.
+const mayHaveRun = ({ steps }) => steps.some((step) => step.type === "call" && step.unknown);
 const steeringStep = (parts) => ({ type: "steering", parts });
 const labelOf = (entry) => (entry.input ? `You: ${textOf(entry.input.parts).slice(0, 80)}` : "Answer");
 
@@ -73,18 +77,28 @@ const ENDINGS = {
   interrupted: ["Interrupted", "The text so far is kept."],
 };
 
+// The codes of failures after which agents do not read the message: its provider refused it.
+const REFUSALS = ["input_refused", "context_overflow"];
+
 function Ending({ entry, last, idle, frozen }) {
   const [title, comfort] = ENDINGS[entry.outcome?.type] ?? (entry.cut ? ["Cut off", "The end of this answer is missing."] : []);
   if (!title) return null;
-  const reason = entry.outcome?.reason;
+  const { reason: text = "", hint, code } = entry.outcome ?? {};
+  // A server for developers puts the traceback of an agent below the reason.
+  const [reason, ...traced] = text.split("\n");
+  const leftOut = REFUSALS.includes(code) && "Agents do not read this message until you retry or edit it.";
   const acts = last && idle && !frozen;
-  const doubtful = entry.steps.filter((step) => step.type === "call" && step.unknown && !step.allowedAgain);
+  const called = entry.steps.filter((step) => step.type === "call" && step.unknown);
+  const doubtful = called.filter((step) => !step.allowedAgain);
+  const waits = acts && entry.outcome?.type === "interrupted" && asks(entry);
+  const next = waits ? "A tool waits for your approval. The answer continues when you decide." : leftOut || comfort;
   return html`<div class=${`ending ${entry.outcome?.type ?? "cut"}`} role="note">
     <${Icon} name="warn" />
-    <p><strong>${title}.</strong> ${reason && html`<span>${sentence(reason)} </span>`}<span class="dim">${comfort}</span></p>
-    ${acts && entry.outcome?.type === "interrupted" && doubtful.map(({ id, name }) => html`<button type="button" class="small" key=${id} title="This tool may have run. If you allow it, it may run once more when the answer is resumed." onClick=${once(() => allowAgain(entry.turn, id))}>Allow ${name} again</button>`)}
+    <p><strong>${title}.</strong> ${reason && html`<span>${sentence(reason)} </span>`}<span class="dim">${[hint, next].filter(Boolean).join(" ")}</span></p>
+    ${traced.length > 0 && html`<pre class="traceback">${traced.join("\n")}</pre>`}
+    ${acts && entry.outcome?.type === "interrupted" && doubtful.map(({ id, name }) => html`<button type="button" class="small" key=${id} title="This tool may have run. If you allow it, it may run once more, and the answer continues." onClick=${once(() => allowAgain(entry.turn, id))}>Allow ${name} again</button>`)}
     ${acts && entry.outcome?.type === "interrupted" && html`<button type="button" class="small" onClick=${once(() => resume(entry.turn))}>Resume</button>`}
-    ${acts && html`<button type="button" class="small" onClick=${once(() => retry())}>Retry</button>`}
+    ${acts && !called.length && html`<button type="button" class="small" onClick=${once(() => retry())}>Retry</button>`}
   </div>`;
 }
 
@@ -95,7 +109,8 @@ function Tools({ entry, last, idle, frozen, onEdit }) {
   return html`<footer class="tools">
     ${words && html`<${Copy} text=${words} />`}
     ${!frozen && entry.input?.role === "user" && html`<${Act} icon="edit" name="Edit and send again" act=${() => onEdit(entry.input.id)} />`}
-    ${free && last && html`<${Act} icon="retry" name="Answer again" act=${() => retry()} /><${Act} icon="undo" name="Undo this turn" act=${undo} />`}
+    ${free && last && !mayHaveRun(entry) && html`<${Act} icon="retry" name="Answer again" act=${() => retry()} />`}
+    ${free && last && html`<${Act} icon="undo" name="Undo this turn" act=${undo} />`}
     ${entry.turn && html`<${Act} icon="fork" name="Fork from here" act=${() => fork(entry.turn)} />`}
     <span class="spent">${ms !== null && span(ms)}${entry.usage && html` <span>${usage(entry.usage)}</span>`}</span>
   </footer>`;

@@ -1,0 +1,1 @@
+"""External programs that agents run: each in a process group of its own, with an allow-list environment."""

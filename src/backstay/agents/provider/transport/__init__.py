@@ -1,0 +1,1 @@
+"""Requests to providers over HTTP: connections, streams, errors and retries."""

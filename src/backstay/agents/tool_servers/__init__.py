@@ -1,0 +1,1 @@
+"""Tools of servers that speak the Model Context Protocol (MCP): programs, and URLs."""

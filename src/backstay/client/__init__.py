@@ -1,0 +1,1 @@
+"""The client: the handles of an app, over HTTP."""

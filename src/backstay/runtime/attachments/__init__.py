@@ -1,0 +1,1 @@
+"""Attachments of an owner: files that are uploaded and read through the store."""

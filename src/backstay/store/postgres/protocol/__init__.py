@@ -1,0 +1,1 @@
+"""The extended query protocol of PostgreSQL: statements that are sent together, and their results."""

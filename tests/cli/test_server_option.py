@@ -1,0 +1,172 @@
+"""Every command about sessions works on a server as it does on a database."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from backstay import open_store
+from backstay.cli.main import commands
+from backstay.model import message
+from tests.cli.installed_command import CommandResult, run_cli_in
+from tests.server.agents import AGENTS
+from tests.server.running_server import RunningServer, run_server
+
+pytestmark = pytest.mark.engines("sqlite")
+
+# For the operator of a database or of a server, on its machine.
+OF_A_DATABASE = {
+    "serve",
+    "agents",
+    "backup",
+    "restore",
+    "vacuum",
+    "retain",
+    "migrate",
+    "move",
+    "doctor",
+    "tokens",
+    "link",
+    "completion",
+    "config",
+}
+# Each command with its arguments, and a part of its output. {} is a session with two turns, {copy} a document of it.
+COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
+    "chat": (("--session", "{}"), ""),
+    "send": (("--session", "{}", "hello"), "hello"),
+    "list": ((), "{}"),
+    "show": (("{}", "--last", "1"), "re: two"),
+    "follow": (("{}", "--once"), "turn_recorded"),
+    "search": (("two",), "two"),
+    "lineage": (("{}",), "began"),
+    "waiting": (("{}",), ""),
+    "cancel": (("{busy}",), "cancelled"),
+    "compact": (("{}", "--keep", "100000"), "was not compacted"),
+    "resume": (("{}",), "was not interrupted"),
+    "approve": (("{asking}",), "launched to the moon"),
+    "deny": (("{asking}", "--no-wait"), "trn_"),
+    "undo": (("{}",), "2 messages now"),
+    "redo": (("{undone}",), "4 messages now"),
+    "retry": (("{busy}", "--no-wait"), "cannot retry while"),
+    "edit": (("{}", "--no-wait", "--agent", "default", "three"), "{}"),
+    "fork": (("{}",), "ses_"),
+    "rename": (("{}", "Plans"), "Plans"),
+    "pin": (("{}",), "pinned {}"),
+    "unpin": (("{}",), "unpinned {}"),
+    "archive": (("{}",), "archived {}"),
+    "unarchive": (("{}",), "unarchived {}"),
+    "tag": (("{}", "work"), "tagged {}"),
+    "end": (("{}",), "ended {}"),
+    "delete": (("{}", "--yes"), "deleted {}"),
+    "export": (("{}", "--format", "markdown"), "re: two"),
+    "import": (("{copy}",), "ses_"),
+    "release": (("{}",), ""),
+}
+FAILING = {"compact", "resume", "retry"}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """One server for the table; each command has sessions of its own."""
+    with run_server(tmp_path_factory.mktemp("server") / "chat.db", AGENTS) as server:
+        yield server
+
+
+def far(folder: Path, server: RunningServer, *arguments: str) -> CommandResult:
+    """Run a command with this server and no database in reach."""
+    return run_cli_in(folder, None, *arguments, "--server", server.url, BACKSTAY_TOKEN=server.token(), stdin=b"")
+
+
+def prepared(server: RunningServer, folder: Path, words: str) -> dict[str, str]:
+    """The sessions that the arguments of a command name."""
+    names: dict[str, str] = {}
+    with server.client() as client, open_store(server.place) as store:
+        one = store.create(owner=server.owner).id
+        for text in ("one", "two"):
+            store.record(one, [message.user(text), message.assistant(f"re: {text}")], owner=server.owner)
+        names[""] = one
+        if "{undone}" in words:
+            store.undo(one, owner=server.owner)
+            names["undone"] = one
+        for name, agent in (("busy", "patient"), ("asking", "careful")):
+            if f"{{{name}}}" in words:
+                made = client.post("/api/sessions", json={}).json()["id"]
+                turn = client.post(f"/api/sessions/{made}/turns", json={"text": "go", "agent": agent}).json()["id"]
+                kind = "tool_called" if name == "asking" else "text_delta"
+                _wait_for(client, made, kind, turn)
+                names[name] = made
+    if "{copy}" in words:
+        with (folder / "copy.jsonl").open("wb") as file, open_store(server.place) as store:
+            store.export_to(one, file, owner=server.owner)
+        names["copy"] = str(folder / "copy.jsonl")
+    return names
+
+
+def _wait_for(client: object, session: str, kind: str, turn: str) -> None:
+    """Follow the session until the turn has an event of this kind."""
+    import httpx2  # noqa: PLC0415
+
+    assert isinstance(client, httpx2.Client)
+    with client.stream("GET", "/api/events", params={"sessions": session}) as response:
+        for line in response.iter_lines():
+            if line.startswith("data: ") and json.loads(line[6:]).get("body", {}).get("kind") == kind:
+                return
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_does_the_same_on_a_server(shared: RunningServer, tmp_path: Path, command: str) -> None:
+    server = shared.for_somebody_new()
+    arguments, expected = COMMANDS[command]
+    names = prepared(server, tmp_path, " ".join(arguments))
+
+    def filled(text: str) -> str:
+        for name, value in names.items():
+            text = text.replace(f"{{{name}}}", value)
+        return text
+
+    answer = far(tmp_path, server, command, *map(filled, arguments))
+
+    assert answer.code == (1 if command in FAILING else 0), answer.err
+    assert filled(expected) in answer.out + answer.err
+    if {"busy", "asking"} & names.keys() and command != "cancel":
+        for name in ("busy", "asking"):
+            if name in names:
+                far(tmp_path, server, "end", names[name])
+
+
+def test_every_command_works_on_a_server_or_is_for_the_operator_of_a_database() -> None:
+    assert set(COMMANDS) | OF_A_DATABASE == set(commands.list_commands(None))  # type: ignore[arg-type]  # not used
+    assert set(COMMANDS) & OF_A_DATABASE == set()
+
+
+def test_a_server_is_not_combined_with_a_database_or_an_owner(shared: RunningServer, tmp_path: Path) -> None:
+    for option in (("--db", "x.db"), ("--owner", "me")):
+        answer = far(tmp_path, shared, "list", *option)
+        assert (answer.code, "--server excludes" in answer.err) == (2, True)
+
+
+@pytest.mark.parametrize("shorten", [lambda _: "last", lambda _: "1", lambda session: session[-8:]])
+def test_a_session_of_a_server_has_the_short_names_too(
+    shared: RunningServer, tmp_path: Path, shorten: Callable[[str], str]
+) -> None:
+    server = shared.for_somebody_new()
+    session = prepared(server, tmp_path, "")[""]
+
+    for command in (("show", shorten(session)), ("chat", "--session", shorten(session))):
+        answer = far(tmp_path, server, *command, "--json")
+        assert answer.code == 0, answer.err
+    assert far(tmp_path, server, "show", shorten(session), "--json").json["session"]["id"] == session
+    assert far(tmp_path, server, "show", "zzzzzzzz").code == 1
+
+
+def test_show_tells_turns_outcomes_and_calls_that_may_have_run(shared: RunningServer, tmp_path: Path) -> None:
+    server = shared.for_somebody_new()
+    asking = prepared(server, tmp_path, "{asking}")["asking"]
+    shown = far(tmp_path, server, "show", asking, "--json").json
+    assert [turn["state"] for turn in shown["turns"]] == ["running"]
+    assert "waits for approval" in far(tmp_path, server, "show", asking).out
+    assert far(tmp_path, server, "cancel", asking).code == 0
+    after = far(tmp_path, server, "show", asking, "--json").json
+    assert [turn["outcome"]["type"] for turn in after["turns"]] == ["cancelled"]
+    assert "The last turn was cancelled" in far(tmp_path, server, "show", asking).out

@@ -1,0 +1,49 @@
+"""Opening a store without free file descriptors: the process waits, and raises an error if none comes."""
+
+import resource
+import sys
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from backstay.errors import StoreUnavailable
+from tests.open_sqlite import open_sqlite
+from tests.runtime_processes.child_process import Child
+
+ME = "me"
+
+
+def open_without_files(pipe: "Connection[Any, Any]", path: Path, tries: int) -> None:
+    """Open a store while no file can be opened; after this number of attempts some can."""
+    few, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    tried = 0
+
+    def count(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal tried
+        if event in ("open", "os.listdir", "os.scandir") and tries:
+            tried += 1
+            if tried == tries:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (few, most))
+
+    open_sqlite(path).close()
+    sys.addaudithook(count)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, most))
+    try:
+        with open_sqlite(path, wait_seconds=60 if tries else 0) as store:
+            pipe.send(("opened", len(store.list(owner=ME).sessions)))
+    except StoreUnavailable as error:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (few, most))
+        pipe.send(("refused", str(error)))
+        with open_sqlite(path) as store:
+            pipe.send(("opened", len(store.list(owner=ME).sessions)))
+
+
+def test_a_store_is_opened_as_soon_as_there_are_file_descriptors(tmp_path: Path) -> None:
+    with Child(open_without_files, tmp_path / "store.db", 5) as child:
+        assert child.receive() == ("opened", 0)
+
+
+def test_a_store_without_a_file_descriptor_raises_and_can_be_opened_later(tmp_path: Path) -> None:
+    with Child(open_without_files, tmp_path / "store.db", 0) as child:
+        assert "too many files are open" in child.receive("refused")[0]
+        assert child.receive("opened") == (0,)
