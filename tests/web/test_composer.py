@@ -46,16 +46,17 @@ def files(tab: Tab) -> Locator:
 def test_a_draft_survives_a_page_that_is_closed_at_once(person: Person, client: httpx2.Client) -> None:
     session = new_session(client)
     tab = person.tab(session)
-    # The page reloads itself before its delay for saving drafts ends: both are timers of the page, so their order is
-    # certain. The text comes from the keyboard and not from `evaluate`: the result of a script in a page that goes away
-    # may never arrive, and Playwright waits for it without a limit.
-    tab.page.evaluate("""() => {
-      document.addEventListener("input", () => setTimeout(() => location.reload(), 50), { once: true });
-    }""")
-    tab.message.focus()
-    tab.page.keyboard.insert_text("do not lose me")
+    # The page types and then reloads itself before its delay for saving drafts ends: all three are timers of the page,
+    # so their order is certain. No call of Playwright is under way then: the answer to one that a page going away
+    # interrupts may never arrive, and `evaluate` and `keyboard` wait for it without a limit.
+    tab.page.evaluate("""() => void setTimeout(() => {
+      document.querySelector(".composer textarea").focus();
+      document.execCommand("insertText", false, "do not lose me");
+      setTimeout(() => location.reload(), 50);
+    })""")
 
     until(lambda: client.get(f"/api/sessions/{session}/marks").json()["draft"] == "do not lose me", "it is kept")
+    expect(tab.connection).to_have_text("Live")
 
 
 def test_a_draft_that_was_changed_elsewhere_is_found_when_one_comes_back(person: Person, client: httpx2.Client) -> None:
