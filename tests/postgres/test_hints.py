@@ -4,10 +4,14 @@ An app that polls once an hour sees nothing by polling during a test.
 """
 
 import asyncio
+import math
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import psycopg
 import pytest
+from psycopg.rows import TupleRow
 
 import backstay
 from backstay import Address, App, Timing, open_store
@@ -15,6 +19,7 @@ from backstay.agents.adapters import AgentLike
 from backstay.model.event import SessionRenamed
 from backstay.model.turn import Completed
 from backstay.runtime.session_handle import Session
+from tests.crash.worker_processes import PATIENCE
 from tests.postgres_servers.faulty_proxy import Proxy
 from tests.postgres_servers.pgbouncer import Pgbouncer
 from tests.postgres_servers.postgres import Postgres
@@ -130,3 +135,31 @@ async def test_an_app_that_is_closed_listens_no_more(postgres: Postgres, name: s
     async with an_app(url):
         await listeners(postgres, name, 1)
     await listeners(postgres, name, 0)
+
+
+async def test_a_turn_is_claimed_after_its_session_was_locked_by_a_transaction_that_changed_nothing(
+    postgres: Postgres, name: str
+) -> None:
+    url = postgres.url(name)
+    with open_store(url) as store:
+        waiting = store.submit(CHAT, "hello", owner="local").turn.id
+    with psycopg.connect(url) as locking, psycopg.connect(url, autocommit=True) as looking:
+        locking.execute("SELECT 1 FROM sessions FOR UPDATE")
+        async with an_app(url, agent=echo, timing=Timing(reap=math.inf)) as app:
+            await asyncio.to_thread(_until_many_tries, looking)
+            locking.rollback()
+            result = await (await app.turn(waiting)).outcome()
+
+    assert result == Completed()
+
+
+def _until_many_tries(connection: "psycopg.Connection[TupleRow]") -> None:
+    """Wait until the app has tried to claim the turn several times: each try takes a transaction id."""
+    last_id = "SELECT CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) AS bigint)"
+    ((first,),) = connection.execute(last_id).fetchall()
+    for _ in range(int(PATIENCE * 100)):
+        ((last,),) = connection.execute(last_id).fetchall()
+        if last >= first + 10:
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("the app has stopped trying")

@@ -188,7 +188,7 @@ async def test_a_follower_of_a_session_that_a_failover_lost_is_notified(empty_da
         await anext(following)
         nothing_more = asyncio.ensure_future(anext(following))
         with psycopg.connect(empty_database) as database:
-            database.execute("TRUNCATE sessions CASCADE")
+            database.execute("TRUNCATE sessions, commits CASCADE")
 
         with pytest.raises(NotFound):
             await nothing_more

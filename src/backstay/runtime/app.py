@@ -160,7 +160,7 @@ class App(OwnerSessions):
         self._makers = {name: maker_of(agent) for name, agent in agents.items()}
         self._timing, self._lease_seconds, self._notify = timing, lease_seconds, notify
         self._is_opening = False
-        self._has_room = False
+        self._claim_at_next_poll = False
         self._last: TaskSupervisor | None = None
         self._not_resumable: set[TurnId] = set()
         self._polling: asyncio.Task[None] | None = None
@@ -412,8 +412,8 @@ class App(OwnerSessions):
                     await self._reap_and_resume(supervisor)
                     supervisor.runner.pool.expire()
                 now = await supervisor.store.version()
-                if now != version or self._has_room:
-                    self._has_room = False
+                if now != version or self._claim_at_next_poll:
+                    self._claim_at_next_poll = False
                     claimed = await self._claim_all(supervisor)
                     version = now
                 if failures:
@@ -474,6 +474,8 @@ class App(OwnerSessions):
                 break
             opened = await self._claim_one(supervisor)
             if opened is None:
+                # Perhaps another transaction only held its session. If that one changes nothing, nothing will tell us.
+                self._claim_at_next_poll = True
                 break
             supervisor.start(opened)
             claimed = True
@@ -501,7 +503,7 @@ class App(OwnerSessions):
 
     def _claim_again(self) -> None:
         """Check for waiting turns again: an owner that was at its limit can start another one."""
-        self._has_room = True
+        self._claim_at_next_poll = True
         if self._claim_delay is not None:
             self._claim_delay.wake()
 

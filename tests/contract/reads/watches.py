@@ -7,16 +7,17 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from backstay.errors import BackstayError, SessionBusy
+from backstay.errors import BackstayError, LeaseLost, QuotaExceeded, RequestMismatch, SessionBusy, SessionEnded
 from backstay.model.content import Text, ToolCall
 from backstay.model.event import Cursor
 from backstay.model.ids import IdSource, SessionId, TurnId
+from backstay.model.limits import Limits
 from backstay.model.message import user
 from backstay.model.session import Filing, Ttl
-from backstay.model.turn import Completed
+from backstay.model.turn import Accepted, Completed
 from backstay.store import Store
 from backstay.testing.manual_clock import ManualClock
-from tests.contract.base import ContractBase
+from tests.contract.base import ContractBase, OpenAnother
 from tests.contract.builders import ME, STRANGER, enqueue, new_session, room, run, say, start, talk
 from tests.touching import touch
 
@@ -157,6 +158,52 @@ def _refused(verb: Callable[[Store, SessionId, TurnId], object]) -> Prepare:
     return prepare
 
 
+def _repeated_by_address(store: Store) -> Callable[[], object]:
+    def send() -> Accepted:
+        return store.submit(room(), "more", owner=ME, request_id="r")
+
+    send()
+    return send
+
+
+def _mismatch(store: Store) -> Callable[[], object]:
+    session = new_session(store)
+    store.submit(session, "one", owner=ME, request_id="r")
+
+    def refused() -> None:
+        with pytest.raises(RequestMismatch):
+            store.submit(session, "another", owner=ME, request_id="r")
+
+    return refused
+
+
+def _ended(verb: Callable[[Store, SessionId], object]) -> Prepare:
+    """A verb that is refused in an ended session."""
+
+    def prepare(store: Store) -> Callable[[], object]:
+        session = new_session(store)
+        store.end(session, owner=ME)
+
+        def refused() -> None:
+            with pytest.raises(SessionEnded):
+                verb(store, session)
+
+        return refused
+
+    return prepare
+
+
+def _lost_lease(store: Store) -> Callable[[], object]:
+    turn = start(store, room())
+    store.cancel(turn.id, owner=ME, take=True)
+
+    def refused() -> None:
+        with pytest.raises(LeaseLost):
+            store.checkpoint(turn, [Text("late")])
+
+    return refused
+
+
 # Verbs that have nothing to change, and verbs that are rejected.
 IDLE: dict[str, Prepare] = {
     "rename": _again(lambda store, it: lambda: store.rename(it, "Dinner", owner=ME)),
@@ -194,6 +241,15 @@ IDLE: dict[str, Prepare] = {
         lambda store, it, _: store.rotate(it, [], owner=ME, parent=OTHER.window(), keep_from=0)
     ),
     "refused turn": _running_turn,
+    "repeated turn": _again(lambda store, it: lambda: store.submit(it, "more", owner=ME, request_id="r")),
+    "repeated record": _again(lambda store, it: lambda: store.record(it, [user("more")], owner=ME, request_id="r")),
+    "repeated request with other words": _mismatch,
+    "repeated turn by its address": _repeated_by_address,
+    "turn for an ended session": _ended(lambda store, it: store.submit(it, "more", owner=ME)),
+    "record for an ended session": _ended(lambda store, it: store.record(it, [user("more")], owner=ME)),
+    "turn for an unknown session": _refused(lambda store, _, __: store.submit(OTHER.session(), "more", owner=ME)),
+    "output after the lease is lost": _lost_lease,
+    "refused upload": _refused(lambda store, _, __: store.finish_upload(OTHER.upload(), owner=ME)),
     "refused record": _refused(lambda store, it, _: store.record(it, [user("more")], owner=ME, if_busy="reject")),
     "refused revision": _refused(lambda store, it, _: store.submit(it, "more", owner=ME, expect_revision=0)),
     "refused sign-in": _refused(
@@ -255,15 +311,28 @@ class WatchContract(ContractBase):
 
     @pytest.mark.parametrize("prepare", IDLE.values(), ids=IDLE.keys())
     def test_a_verb_that_changes_nothing_writes_nothing(self, store: Store, prepare: Prepare) -> None:
+        # Otherwise it registers itself before its first lease.
+        store.register_worker()
         repeat = prepare(store)
-
-        # A database server also writes for itself, now and then. A verb that writes does so every time.
-        assert any(self._leaves_the_version(store, repeat) for _ in range(20))
-
-    def _leaves_the_version(self, store: Store, verb: Callable[[], object]) -> bool:
         before = store.version()
-        verb()
-        return store.version() == before
+
+        repeat()
+
+        assert store.version() == before
+
+    def test_what_a_quota_refuses_does_not_change_the_version(self, store: Store, open_another: OpenAnother) -> None:
+        new_session(store)
+        limited = open_another(limits=Limits(sessions_per_owner=1))
+        before = store.version()
+
+        with pytest.raises(QuotaExceeded):
+            limited.create(owner=ME)
+        with pytest.raises(QuotaExceeded):
+            limited.resolve(room("attic"), owner=ME)
+        with pytest.raises(QuotaExceeded):
+            limited.submit(room("attic"), "hello", owner=ME)
+
+        assert store.version() == before
 
     def test_the_version_is_the_same_for_every_handle(self, store: Store) -> None:
         session = new_session(store)

@@ -43,11 +43,13 @@ class TimedCursor(psycopg.Cursor[TupleRow]):
 class ServerConnection(psycopg.Connection[TupleRow]):
     """A connection whose server was checked: it can be trusted with durable data.
 
-    `writer` and `number` identify its transactions. `busy` is the time since which it waits for an answer.
+    `writer` and `number` identify its transactions; `committed` is the number of the last one that changed something,
+    None before the first. `busy` is the time since which it waits for an answer.
     """
 
     writer: str
     number: int
+    committed: int | None
     busy: float
     version: int
     direct: bool
@@ -70,7 +72,7 @@ class ServerConnection(psycopg.Connection[TupleRow]):
         """Connect and check the server; a failure is reported to the callers that wait for the pool."""
         try:
             wire = super().connect(conninfo, autocommit=True, **options)
-            wire.writer, wire.number, wire.busy = name(), 0, 0.0
+            wire.writer, wire.number, wire.committed, wire.busy = name(), 0, None, 0.0
             wire.prepared, wire.converter = PreparedStatements(), Converter()
             wire.look(settings)
         except (psycopg.Error, ConfigError) as error:

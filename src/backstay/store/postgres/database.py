@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 import msgspec
 import psycopg
@@ -23,7 +23,12 @@ from backstay.store.postgres.protocol.pipeline import Pipeline
 
 T = TypeVar("T")
 Work = Callable[[Pipeline], T]
-Writing = Callable[[Pipeline], tuple[T, bool]]
+Ending = Literal["commit", "confirm", "undo"]
+"""How a transaction ends.
+
+Whether it changed something; or changed nothing, but must prove that earlier commits are durable; or can be undone.
+"""
+Writing = Callable[[Pipeline], tuple[T, Ending]]
 
 # Problems that the pool warns about are repaired or raised here. Without this handler the warnings would go to the
 # terminal of a program without logging configuration.
@@ -43,6 +48,9 @@ RETURNING at, pg_advisory_xact_lock_shared(
     CAST(CAST(CAST('keys' AS regclass) AS oid) AS int), (SELECT CAST(last_value & 2147483647 AS int) FROM keys)
 )
 """
+# The end of a transaction that changed nothing: the mark is as before, so that the version stays the same.
+_UNMARK = b"UPDATE commits SET number = $2 WHERE writer = $1"
+_REMOVE_MARK = b"DELETE FROM commits WHERE writer = $1"
 # A hint need not wait for the disk.
 _HINT = """
 BEGIN; SET LOCAL synchronous_commit = off;
@@ -115,30 +123,34 @@ class PostgresDatabase:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def write(self, work: Writing[T], *, durable: bool, set_time: Callable[[int], None]) -> tuple[T, bool]:
-        """Run the work in a transaction of its own, and return its result once that is committed.
+    def write(self, work: Writing[T], *, durable: bool, set_time: Callable[[int], None]) -> tuple[T, Ending]:
+        """Run the work in a transaction of its own, and return its result once that is committed or undone.
 
-        The work returns with its result whether it wrote anything. `set_time` gets the server's time.
+        The work returns with its result how the transaction must end. `set_time` gets the server's time.
         """
         return self._until_decided(lambda wire: self._transact(wire, work, durable=durable, set_time=set_time))
 
     def _transact(
         self, wire: ServerConnection, work: Writing[T], *, durable: bool, set_time: Callable[[int], None]
-    ) -> tuple[T, bool]:
+    ) -> tuple[T, Ending]:
         # The number grows first, so that a lost commit is never mistaken for an earlier one of this connection.
         wire.number += 1
         pipeline = Pipeline(wire)
         try:
             self._begin(pipeline, wire, durable=durable, set_time=set_time)
-            value, wrote = work(pipeline)
-            if wrote:
-                self._commit(pipeline, wire, (value, wrote))
+            value, ending = work(pipeline)
+            if ending == "confirm":
+                self._restore_mark(pipeline, wire)
+            if ending != "undo":
+                self._commit(pipeline, wire, (value, ending))
         except BaseException:
             wire.roll_back()
             raise
-        if not wrote:
+        if ending == "undo":
             wire.roll_back()
-        return value, wrote
+        elif ending == "commit":
+            wire.committed = wire.number
+        return value, ending
 
     @staticmethod
     def _begin(pipeline: Pipeline, wire: ServerConnection, *, durable: bool, set_time: Callable[[int], None]) -> None:
@@ -164,6 +176,15 @@ class PostgresDatabase:
             if pipeline.rejected or not lost(error, wire):
                 raise
             raise Unanswered(wire.writer, wire.number, value) from error
+
+    @staticmethod
+    def _restore_mark(pipeline: Pipeline, wire: ServerConnection) -> None:
+        # If the answer to this commit is lost, the look-up finds another number, and the work is run again: it changes
+        # nothing.
+        if wire.committed is None:
+            pipeline.queue(_REMOVE_MARK, (wire.writer,))
+        else:
+            pipeline.queue(_UNMARK, (wire.writer, wire.committed))
 
     def _look_up(self, lost: Unanswered, deadline: float) -> bool:
         """Whether a transaction whose answer was lost has happened.

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from hashlib import blake2b
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,10 +17,8 @@ from backstay.model.limits import Limits
 from backstay.model.operations.store_info import About
 from backstay.store.engine import Parameter, Pending, SyncNeeded, Transaction, WouldBlock
 from backstay.store.postgres.conninfo import ConnectionTarget
-from backstay.store.postgres.database import PostgresDatabase
-from backstay.store.postgres.hints import Hints
+from backstay.store.postgres.database import Ending, PostgresDatabase
 from backstay.store.postgres.job import PostgresJob
-from backstay.store.postgres.lease_watch import LeaseWatch
 from backstay.store.postgres.migrations import PostgresMigration, migrate, shipped
 from backstay.store.postgres.protocol.pipeline import Pipeline
 from backstay.store.postgres.server_time import ServerTime
@@ -33,6 +30,9 @@ from backstay.store.postgres.transaction import (
     TrialTransaction,
     WouldWrite,
 )
+from backstay.store.postgres.watch.hints import Hints
+from backstay.store.postgres.watch.lease_watch import LeaseWatch
+from backstay.store.postgres.watch.version_reader import VersionReader
 
 T = TypeVar("T")
 
@@ -78,6 +78,7 @@ class PostgresEngine:
         self._registration = threading.Lock()
         self._closed = False
         self._hints: Hints | None = None
+        self._versions = VersionReader()
         self._schema, self._version = 0, 0
         target = ConnectionTarget(url)
         # Writes started by `begin` share these threads; the remaining connections are for readers.
@@ -119,12 +120,12 @@ class PostgresEngine:
             return self._write(verb, durable=True)
 
     def _write(self, verb: Callable[[Transaction], T], *, durable: bool) -> T:
-        def work(pipeline: Pipeline) -> tuple[T, bool]:
+        def work(pipeline: Pipeline) -> tuple[T, Ending]:
             tx = PostgresTransaction(pipeline, _WRITING, self._setting, durable=durable)
-            return verb(tx), tx.wrote
+            return verb(tx), tx.ending
 
-        value, wrote = self._database.write(work, durable=durable, set_time=self._time.set_server_time)
-        if wrote and self._hints is not None:
+        value, ending = self._database.write(work, durable=durable, set_time=self._time.set_server_time)
+        if ending == "commit" and self._hints is not None:
             self._hints.committed()
         return value
 
@@ -145,8 +146,7 @@ class PostgresEngine:
     def _try(self, verb: Callable[[Transaction], T]) -> T:
         """The result of the verb if it has nothing to change; otherwise `WouldWrite`.
 
-        A write transaction that is rolled back still consumes a transaction id, which changes the version and wakes
-        every poller.
+        A snapshot locks no row and writes nothing, so it is quicker than a write transaction that is undone.
         """
         return self._database.read(lambda pipeline: verb(TrialTransaction(pipeline, _READING, self._setting)))
 
@@ -160,10 +160,7 @@ class PostgresEngine:
 
     def version(self) -> int:
         self._refuse_closed()
-        seen = self._database.read(_snapshot)
-        # After a crash the server may give the ids of lost transactions to others, but it has cut every connection.
-        seen = f"{seen} {self._database.disconnected_at}"
-        return int.from_bytes(blake2b(seen.encode(), digest_size=7).digest())
+        return self._database.read(lambda pipeline: self._versions.read(pipeline, self._database.disconnected_at))
 
     def watch_hints(self, hint: Callable[[], None]) -> None:
         self._refuse_closed()
@@ -268,12 +265,6 @@ class PostgresEngine:
     def _refuse_closed(self) -> None:
         if self._closed:
             raise StoreUnavailable(f"{self._database.target} is closed", hint="Open the store again.")
-
-
-def _snapshot(pipeline: Pipeline) -> str:
-    """The transactions that are visible: it changes at the moment at which a commit becomes visible."""
-    ((seen,),) = pipeline.rows(b"SELECT CAST(pg_current_snapshot() AS text)")
-    return str(seen)
 
 
 def machine() -> str:

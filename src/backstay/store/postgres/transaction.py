@@ -13,10 +13,11 @@ from backstay.model.limits import Limits
 from backstay.model.search.terms import SearchQuery, words
 from backstay.store.engine import Holding, Parameter, Row, SyncNeeded
 from backstay.store.postgres import tsvector
-from backstay.store.postgres.lease_watch import LeaseWatch
+from backstay.store.postgres.database import Ending
 from backstay.store.postgres.protocol.pipeline import Pipeline, Receiver
 from backstay.store.postgres.server_time import ServerTime
 from backstay.store.postgres.statements import NumberedText, Statements
+from backstay.store.postgres.watch.lease_watch import LeaseWatch
 
 # Verbs check their parameters at the boundary. A value that still cannot be sent cannot be stored.
 _UNSTORABLE = (UnicodeEncodeError, OverflowError)
@@ -66,6 +67,7 @@ class PostgresTransaction:
     """Named statements on one connection, with the worker's clock."""
 
     __slots__ = (
+        "_confirms",
         "_durable",
         "_expected",
         "_now",
@@ -74,11 +76,11 @@ class PostgresTransaction:
         "_setting",
         "_statements",
         "_stems",
+        "_wrote",
         "ids",
         "limits",
         "met",
         "worker",
-        "wrote",
     )
 
     finds_phrases = False
@@ -93,7 +95,7 @@ class PostgresTransaction:
         self._stems: dict[str, set[str]] = {}
         self._expected: list[_Read] = []
         self._predicted: list[_Predicted] = []
-        self.wrote = False
+        self._wrote = self._confirms = False
         self.met: list[Holding] = []
 
     @property
@@ -140,7 +142,12 @@ class PostgresTransaction:
     def commit_unchanged(self) -> None:
         # A commit that we can see may be on this server alone: a wait for a standby may have been cut short by an
         # operator or a dying server. The commit of this transaction is answered only when the standby has both.
-        self.wrote = True
+        self._confirms = True
+
+    @property
+    def ending(self) -> Ending:
+        """How this transaction must end."""
+        return "commit" if self._wrote else "confirm" if self._confirms else "undo"
 
     def require_sync(self) -> None:
         if not self._durable:
@@ -222,7 +229,7 @@ class PostgresTransaction:
         """Queue the lock that a statement needs, and add the horizon to its parameters."""
         before, main, _, writes, beyond, tables = self._statements[query]
         if writes:
-            self.wrote = True
+            self._wrote = True
             self._forget(tables)
         if before is not None:
             self._send(before, parameters)

@@ -10,13 +10,13 @@ from backstay.model.operations.findings import Finding, ProgressCallback
 from backstay.store.postgres.connection import ServerConnection
 from backstay.store.postgres.conninfo import ConnectionTarget
 from backstay.store.postgres.engine import machine
-from backstay.store.postgres.lease_watch import LeaseWatch
 from backstay.store.postgres.maintenance.upkeep import OUR_TABLES, connected, room
 from backstay.store.postgres.migrations import found_schema, shipped
 from backstay.store.postgres.protocol.pipeline import Pipeline
 from backstay.store.postgres.server_time import ServerTime
 from backstay.store.postgres.statements import reading
 from backstay.store.postgres.transaction import PostgresSettings, ReadingTransaction
+from backstay.store.postgres.watch.lease_watch import LeaseWatch
 from backstay.store.soundness import RESTORE, examine
 
 _NOW = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
