@@ -54,6 +54,12 @@ async def test_between_two_hints_that_are_followed_there_is_a_rest(shortest: flo
     assert now() - first >= rest * 0.9
 
 
+async def test_a_hint_after_a_quiet_time_is_followed_at_once() -> None:
+    interval = PollDelay(HOUR, least=HOUR / 2)
+    interval.wake()
+    await asyncio.wait_for(interval.wait(), PATIENCE)
+
+
 async def test_an_ended_poll_delay_does_not_wait() -> None:
     interval = PollDelay(HOUR)
     waiting = asyncio.create_task(interval.wait())

@@ -1,6 +1,7 @@
 """The delay between two polls of the store. It ends by itself; `wake()` ends it early."""
 
 import asyncio
+import math
 
 # After a poll, wake-ups count only after a rest of this many times its duration: under constant writes, polling takes a
 # small part of the loop's time. A slow store, or a busy loop, is polled less often.
@@ -14,11 +15,12 @@ class PollDelay:
 
     Args:
         seconds: The full time.
-        least: The shortest delay between two polls, which `wake()` does not end.
+        least: The shortest time between two delays that `wake()` ends, so that many wake-ups cost few polls.
     """
 
     def __init__(self, seconds: float, least: float = 0.0) -> None:
         self._seconds, self._least = seconds, least
+        self._woken_at = -math.inf
         self._woken, self._ended = asyncio.Event(), asyncio.Event()
 
     def wake(self) -> None:
@@ -36,12 +38,13 @@ class PollDelay:
         Args:
             took: How many seconds the last poll took; 0 if it found work and the next may follow at once.
         """
-        now = asyncio.get_running_loop().time()
-        delay = max(self._least, min(DELAY_FACTOR * took, LONGEST_DELAY))
+        time = asyncio.get_running_loop().time
+        now = time()
         due = now + self._seconds
+        rest = max(now + min(DELAY_FACTOR * took, LONGEST_DELAY), self._woken_at + self._least)
         # In this first part only `end()` counts: however many writes wake the poller, it rests between two polls.
-        if not await _until(self._ended, min(due, now + delay)):
-            await _until(self._woken, due)
+        if not await _until(self._ended, min(due, rest)) and await _until(self._woken, due):
+            self._woken_at = time()
         self._woken.clear()
 
 
