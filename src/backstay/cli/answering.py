@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 from msgspec import Struct
 
-from backstay.cli.options import Ask, F
+from backstay.cli.options import CommandOptions, F
 from backstay.cli.output import conversation_text, exit_status, safe_text, screen
 from backstay.cli.output.exit_status import Exit
 from backstay.cli.output.tracebacks import tracebacks
@@ -50,7 +50,7 @@ class TurnReport(Struct):
 
 
 class AgentOptions(Struct):
-    """The agents to serve here, the name of the agent to ask, and the directory of the session if one was given."""
+    """The agents to serve here, the name of the one that answers, and the directory of the session if given."""
 
     specs: tuple[str, ...]
     name: str | None
@@ -91,24 +91,26 @@ def unserved_option(command: F) -> F:
     )(command)
 
 
-def agent_options(ask: Ask, agent: str | None) -> AgentOptions:
+def agent_options(options: CommandOptions, agent: str | None) -> AgentOptions:
     """Interpret --agent: a spec of an agent to run here, or else the name of an agent."""
     if agent is None:
-        return AgentOptions(ask.settings.agent, None)
+        return AgentOptions(options.settings.agent, None)
     name, mark, _ = agent.partition("=")
     is_named = bool(mark) and ":" not in name and "/" not in name
     if is_named or ":" in agent or agent == SCRIPTED:
         return AgentOptions((agent,), name if is_named else None)
-    return AgentOptions(ask.settings.agent, agent)
+    return AgentOptions(options.settings.agent, agent)
 
 
 @contextmanager
-def app(ask: Ask, who: AgentOptions, *, serve: bool = True) -> Iterator[tuple[AnyApp, Collection[str]]]:
+def app(
+    options: CommandOptions, selected: AgentOptions, *, serve: bool = True
+) -> Iterator[tuple[AnyApp, Collection[str]]]:
     """Open the server, or an app that serves these agents and runs only its own turns; name the agents served here."""
-    if ask.server is not None:
-        if who.specs != ask.settings.agent:
+    if options.server is not None:
+        if selected.specs != options.settings.agent:
             raise click.UsageError("With --server, --agent is the name of an agent of the server.")
-        with tracebacks(), ask.client() as client:
+        with tracebacks(), options.client() as client:
             yield client, ()
         return
     # Imported here: `backstay list` does not need an HTTP client.
@@ -116,11 +118,14 @@ def app(ask: Ask, who: AgentOptions, *, serve: bool = True) -> Iterator[tuple[An
     from backstay.agents.selection.selection import select_agent  # noqa: PLC0415
     from backstay.server.auth.agent_roots import agent_roots  # noqa: PLC0415
 
-    roots = partial(agent_roots, ask.settings, [who.directory or "."])
-    specs = who.specs or select_agent(ask.effective, os.environ).agent if serve else ()
-    agents = parse_agent_specs(specs, ask.settings, roots=roots) if serve else {}
-    titler = first_words if ask.settings.titles else None
-    with tracebacks(), open_blocking(ask.db, agents=agents, owner=ask.owner, claim="own", titler=titler) as opened:
+    roots = partial(agent_roots, options.settings, [selected.directory or "."])
+    specs = selected.specs or select_agent(options.effective, os.environ).agent if serve else ()
+    agents = parse_agent_specs(specs, options.settings, roots=roots) if serve else {}
+    titler = first_words if options.settings.titles else None
+    with (
+        tracebacks(),
+        open_blocking(options.db, agents=agents, owner=options.owner, claim="own", titler=titler) as opened,
+    ):
         yield opened, agents.keys()
 
 
@@ -129,7 +134,7 @@ def text_of(argument: Sequence[str], *, optional: bool = False) -> str:
 
     With `optional` the text may be empty: files are sent with it.
     """
-    text = _words(argument, optional=optional)
+    text = _read_text(argument, optional=optional)
     encode_parts(parts_of(text), Limits())
     if text.strip() or not optional:
         check_input(parts_of(text))
@@ -142,7 +147,7 @@ def with_files(app: AnyApp, text: str, files: Sequence[Path]) -> Content:
     return [*([Text(text)] if text.strip() else []), *attachments] if attachments else text
 
 
-def _words(argument: Sequence[str], *, optional: bool) -> str:
+def _read_text(argument: Sequence[str], *, optional: bool) -> str:
     if argument and argument != ("-",):
         return " ".join(argument)
     if screen.is_terminal(sys.stdin) and not argument:
@@ -165,17 +170,17 @@ def _words(argument: Sequence[str], *, optional: bool) -> str:
         ) from error
 
 
-def accepted(ask: Ask, turn: AnyTurn) -> None:
+def print_accepted(options: CommandOptions, turn: AnyTurn) -> None:
     """Print the ids of an accepted turn, without waiting for it."""
-    if ask.json:
+    if options.json:
         screen.print_json(TurnReport(turn.session, turn.id, turn.repeated))
     else:
         screen.print_line(f"{turn.session} {turn.id}")
 
 
-def print_answer(ask: Ask, turn: AnyTurn) -> Exit:
+def print_answer(options: CommandOptions, turn: AnyTurn) -> Exit:
     """Print the answer as it arrives; return the exit status for the outcome. Ctrl-C cancels the turn."""
-    printer = _AnswerPrinter(quiet=ask.json)
+    printer = _AnswerPrinter(quiet=options.json)
     try:
         for event in turn.events():
             printer.add(event)
@@ -186,17 +191,17 @@ def print_answer(ask: Ask, turn: AnyTurn) -> Exit:
         screen.note(f"{turn.id} was cancelled; the partial answer is kept.")
         return Exit.STOPPED
     printer.close()
-    if ask.json:
+    if options.json:
         text = "".join(printer.part_text)
         screen.print_json(TurnReport(turn.session, turn.id, turn.repeated, outcome, text, turn.read().usage))
     elif not isinstance(outcome, Completed):
         reason = f": {outcome.reason}" if outcome.reason else ""
         hint = f" ({outcome.hint})" if isinstance(outcome, Failed) and outcome.hint else ""
-        click.echo(safe_text.one_line(f"the turn {_ending(outcome)}{reason}{hint}"), err=True)
+        click.echo(safe_text.one_line(f"the turn {_outcome_text(outcome)}{reason}{hint}"), err=True)
     return exit_status.ENDINGS[type(outcome)]
 
 
-def _ending(outcome: Outcome) -> str:
+def _outcome_text(outcome: Outcome) -> str:
     return {Failed: "failed", Cancelled: "was cancelled", Interrupted: "was interrupted"}[type(outcome)]
 
 
@@ -212,11 +217,11 @@ class _AnswerPrinter:
             case TextDelta(text=text):
                 self._print(text)
             case ToolCalled(call=call):
-                self._beside(conversation_text.part_text(call))
+                self._print_note(conversation_text.part_text(call))
                 if call.approval:
                     self._note_approval(event.session, call.name)
             case ToolReturned(result=result):
-                self._beside(conversation_text.part_text(result))
+                self._print_note(conversation_text.part_text(result))
             case TurnFolded(messages=messages) | TurnRecorded(messages=messages):
                 for message in messages:
                     if message.role == "assistant":
@@ -234,12 +239,12 @@ class _AnswerPrinter:
         if not self._quiet:
             click.echo(safe_text.lines(text), nl=False)
 
-    def _beside(self, text: str) -> None:
+    def _print_note(self, text: str) -> None:
         if not self._quiet:
             screen.note(text)
 
     def _note_approval(self, session: SessionId, tool: str) -> None:
-        """Say what the command waits for. Printed also for scripts: it may wait forever."""
+        """Name the approval that the command waits for. Printed also for scripts: the command may wait forever."""
         if not self._quiet:
             decide = f"`backstay approve {session}` or `backstay deny {session}`"
             click.echo(safe_text.one_line(f"{tool} waits for approval: run {decide} in another terminal."), err=True)
@@ -253,21 +258,21 @@ def finish(ending: Exit) -> None:
 Send: TypeAlias = "Callable[[AnyApp], AnyTurn]"
 
 
-def have_answered(ask: Ask, who: AgentOptions, send: Send, *, no_wait: bool) -> None:
+def send_and_print(options: CommandOptions, selected: AgentOptions, send: Send, *, no_wait: bool) -> None:
     """Send a message and print the answer; with `no_wait`, only print the ids of the turn."""
-    with app(ask, who, serve=not no_wait) as (opened, served):
+    with app(options, selected, serve=not no_wait) as (opened, served):
         turn = send(opened)
         if no_wait:
-            accepted(ask, turn)
+            print_accepted(options, turn)
             return
-        _note_waiting(ask, turn, served)
-        ending = print_answer(ask, turn)
+        _note_waiting(options, turn, served)
+        ending = print_answer(options, turn)
     finish(ending)
 
 
-def _note_waiting(ask: Ask, turn: AnyTurn, served: Collection[str]) -> None:
-    """Say that an accepted turn waits for another process. Printed also for scripts: the command may wait forever."""
-    if ask.json or ask.server is not None:
+def _note_waiting(options: CommandOptions, turn: AnyTurn, served: Collection[str]) -> None:
+    """Note that an accepted turn waits for another process. Printed also for scripts: the command may wait forever."""
+    if options.json or options.server is not None:
         return
     accepted = turn.read()
     if accepted.state == "waiting" and accepted.agent is not None and accepted.agent not in served:

@@ -47,13 +47,13 @@ def chosen(file: Path | None, **flags: object) -> Chosen:
     An empty tuple counts as a flag that was not given.
     """
     effective = current({name: value for name, value in flags.items() if value != ()}, file=file)
-    if effective.unknown and not _is_for_a_program():
+    if effective.unknown and not _is_output_parsed():
         for sentence in unknown_variables(effective):
             click.echo(f"warning: {safe_text.one_line(sentence)}", err=True)
     return effective
 
 
-def _is_for_a_program() -> bool:
+def _is_output_parsed() -> bool:
     """Whether nothing but JSON, or completions of a shell, may be written."""
     return "--json" in takewhile("--".__ne__, sys.argv[1:]) or "_BACKSTAY_COMPLETE" in os.environ
 
@@ -65,7 +65,7 @@ class ServerOption(NamedTuple):
     token: str | None
 
 
-class Ask(NamedTuple):
+class CommandOptions(NamedTuple):
     """The settings of one command, whether its output is JSON, and the server that it uses, if any."""
 
     effective: Chosen
@@ -140,8 +140,8 @@ class Ask(NamedTuple):
             )
 
 
-def asks_store(command: Callable[..., None]) -> Callable[..., None]:
-    """Make a command that receives an `Ask`, built from --db, --config, --owner and --json."""
+def store_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Make a command that receives an `CommandOptions`, built from --db, --config, --owner and --json."""
 
     @wraps(command)
     def run(
@@ -153,13 +153,13 @@ def asks_store(command: Callable[..., None]) -> Callable[..., None]:
         **rest: Any,  # Any: the command's own options
     ) -> None:
         _silence_logs()
-        return command(Ask(chosen(file, db=db, owner=owner), as_json), **rest)
+        return command(CommandOptions(chosen(file, db=db, owner=owner), as_json), **rest)
 
-    return settings_options(_whose(_machines(run)))
+    return settings_options(_owner_option(_json_option(run)))
 
 
-def asks(command: Callable[..., None]) -> Callable[..., None]:
-    """Make a command that receives an `Ask`, and works on a store or with --server."""
+def session_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Make a command that receives an `CommandOptions`, and works on a store or with --server."""
 
     @wraps(command)
     def run(
@@ -177,9 +177,11 @@ def asks(command: Callable[..., None]) -> Callable[..., None]:
         if server is not None and (db is not None or owner is not None):
             raise click.UsageError("--server excludes --db and --owner: the token names the owner.")
         effective = chosen(file, db=db, owner=owner, **({} if token_file is None else {"token_file": token_file}))
-        return command(Ask(effective, as_json, None if server is None else ServerOption(server, token)), **rest)
+        return command(
+            CommandOptions(effective, as_json, None if server is None else ServerOption(server, token)), **rest
+        )
 
-    return settings_options(_whose(server_options(_machines(run))))
+    return settings_options(_owner_option(server_options(_json_option(run))))
 
 
 def server_options(command: F) -> F:
@@ -199,11 +201,11 @@ def server_options(command: F) -> F:
     return server(token(file(command)))
 
 
-def _whose(command: F) -> F:
+def _owner_option(command: F) -> F:
     return click.option("--owner", help="The owner of the sessions. [env: BACKSTAY_OWNER; default: local]")(command)
 
 
-def _machines(command: F) -> F:
+def _json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
 
 

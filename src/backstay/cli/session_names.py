@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from backstay.cli.options import Ask, ServerOption, chosen
+from backstay.cli.options import CommandOptions, ServerOption, chosen
 from backstay.cli.output import safe_text, screen
 from backstay.cli.session_store import SessionStore
 from backstay.errors import BackstayError, NotFound
@@ -36,9 +36,11 @@ class SessionName(click.ParamType):  # type: ignore[type-arg]  # it takes one on
         try:
             effective = chosen(ctx.params.get("file"), db=ctx.params.get("db"), owner=ctx.params.get("owner"))
             server = ctx.params.get("server")
-            ask = Ask(effective, json=True, server=ServerOption(server, ctx.params.get("token")) if server else None)
-            with ask.store() as store:
-                found = store.beginning_with(prefix_of(incomplete), owner=ask.owner, limit=50)
+            options = CommandOptions(
+                effective, json=True, server=ServerOption(server, ctx.params.get("token")) if server else None
+            )
+            with options.store() as store:
+                found = store.beginning_with(prefix_of(incomplete), owner=options.owner, limit=50)
         except BackstayError:
             return []  # Shell completion cannot show an error; the command itself will.
         return [CompletionItem(one.id, help=safe_text.one_line(one.title or one.preview or "")) for one in found]

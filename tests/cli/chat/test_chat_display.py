@@ -186,7 +186,7 @@ def test_each_outcome_but_completion_is_shown_with_the_calls_that_may_have_run()
 def test_only_tools_of_the_last_turn_and_its_predecessors_can_be_allowed_again() -> None:
     call = ToolCalled(ToolCall("c1", "pay", {"amount": 5}), "k")
     drawn, log = drawn_for(said("pay"), call, TurnEnded(Interrupted("its process died"), may_have_run=("c1",)))
-    assert drawn[-1] == NoteBlock('pay may have run with {"amount":5}: /rerun allows it again', "asks")
+    assert drawn[-1] == NoteBlock('pay may have run with {"amount":5}: /rerun allows it again', "question")
     assert [*log.in_doubt, log.interrupted] == [(TURN, "c1"), TURN]
 
     drawn_for((NEXT, said("pay")), log=log)

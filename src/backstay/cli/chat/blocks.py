@@ -38,11 +38,11 @@ from backstay.model.ids import TurnId
 from backstay.model.message import Message
 from backstay.model.turn import COMPACTOR, Cancelled, Completed, Failed, Interrupted, Outcome
 
-Tone = Literal["quiet", "good", "bad", "asks"]
+Tone = Literal["quiet", "good", "bad", "question"]
 
 _LONG = 200
 # The arguments of a call that needs approval are shown in full, up to this length.
-_MOST_ASKED = 8_000
+_LONGEST_ARGUMENTS = 8_000
 _WINDOWS = {
     "undo": "↶ the last turn was undone",
     "redo": "↷ the undone turn was restored",
@@ -109,26 +109,31 @@ class _ShownCall(msgspec.Struct):
             ms=ms,
         )
 
-    def request(self) -> NoteBlock:
+    def approval_request(self) -> NoteBlock:
         """Return the request for approval, with all arguments, even on a narrow terminal."""
-        return NoteBlock(f"{safe_text.one_line(self.call.name)} needs approval to run with {self._whole()}", "asks")
+        return NoteBlock(f"{safe_text.one_line(self.call.name)} needs approval to run with {self._whole()}", "question")
 
     def _whole(self) -> str:
-        asked = safe_text.lines(in_words(self.call.arguments))
-        more = f"… ({len(asked) - _MOST_ASKED:,} more characters)" if len(asked) > _MOST_ASKED else ""
-        return f"{asked[:_MOST_ASKED]}{more}"
+        arguments = safe_text.lines(in_words(self.call.arguments))
+        more = (
+            f"… ({len(arguments) - _LONGEST_ARGUMENTS:,} more characters)"
+            if len(arguments) > _LONGEST_ARGUMENTS
+            else ""
+        )
+        return f"{arguments[:_LONGEST_ARGUMENTS]}{more}"
 
-    def question(self) -> NoteBlock:
-        return NoteBlock(f"{safe_text.one_line(self.call.name)} needs approval: /approve or /deny", "asks")
+    def approval_note(self) -> NoteBlock:
+        return NoteBlock(f"{safe_text.one_line(self.call.name)} needs approval: /approve or /deny", "question")
 
-    def doubt(self) -> NoteBlock:
+    def unknown_effect_note(self) -> NoteBlock:
         """Return the notice of a call whose effect is unknown, with all arguments: a person may allow it again."""
         return NoteBlock(
-            f"{safe_text.one_line(self.call.name)} may have run with {self._whole()}: /rerun allows it again", "asks"
+            f"{safe_text.one_line(self.call.name)} may have run with {self._whole()}: /rerun allows it again",
+            "question",
         )
 
     @property
-    def asks(self) -> bool:
+    def needs_approval(self) -> bool:
         return self.call.approval and not self.decided
 
 
@@ -141,11 +146,11 @@ class ChatLog:
         self.waiting: dict[TurnId, str] = {}
         # Waiting turns of an imported session that have not been released.
         self.held: dict[TurnId, str] = {}
-        self.over = False
+        self.closed = False
         self._words, self._thoughts = WordStream(), WordStream()
         self._calls: dict[str, _ShownCall] = {}
         # Calls of an interrupted turn that wait for a person: the decision continues it.
-        self._still_asking: dict[str, _ShownCall] = {}
+        self._undecided: dict[str, _ShownCall] = {}
         self._compacting = False
         # The last turn, if it was interrupted, and the names of its tools that may have run, by turn and call.
         self.interrupted: TurnId | None = None
@@ -162,19 +167,19 @@ class ChatLog:
         """The blocks that can still change."""
         blocks: list[Block] = [ThoughtBlock(self._thoughts.tail)] if self._thoughts.tail.strip() else []
         blocks += [TextBlock(self._words.tail)] if self._words.tail.strip() else []
-        blocks += [call.question() if call.asks else call.row("…") for call in self._calls.values()]
-        blocks += [call.question() for call in self._still_asking.values()]
+        blocks += [call.approval_note() if call.needs_approval else call.row("…") for call in self._calls.values()]
+        blocks += [call.approval_note() for call in self._undecided.values()]
         if self._compacting:
             blocks.append(NoteBlock("summarising…"))
         blocks += [PersonBlock(text, "held: `backstay release` lets it start") for text in self.held.values()]
         return blocks + [PersonBlock(text, "waiting") for text in self.waiting.values()]
 
     @property
-    def asking(self) -> tuple[TurnId, str] | None:
+    def first_undecided(self) -> tuple[TurnId, str] | None:
         """The turn and the id of the first tool call that needs approval."""
-        calls = [*self._calls.values(), *self._still_asking.values()]
-        asking = [(call.turn, call.call.id) for call in calls if call.asks and call.turn]
-        return asking[0] if asking else None
+        calls = [*self._calls.values(), *self._undecided.values()]
+        undecided = [(call.turn, call.call.id) for call in calls if call.needs_approval and call.turn]
+        return undecided[0] if undecided else None
 
     # --- events -----------------------------------------------------------------------------------------------------
 
@@ -188,7 +193,7 @@ class ChatLog:
                 blocks = self._flush()
                 begun = _ShownCall(call, event.turn, None if call.approval else event.at)
                 self._calls[call.id] = begun
-                return [*blocks, begun.request()] if call.approval else blocks
+                return [*blocks, begun.approval_request()] if call.approval else blocks
             case ToolReturned(result=result):
                 return [*self._flush(), *self._returned(result, event.at)]
             case ApprovalDecided(call=call, approved=approved, run_again=False):
@@ -200,9 +205,9 @@ class ChatLog:
             case TurnRecorded(messages=messages):
                 return blocks_of(messages)
             case _:
-                return self._turned(event)
+                return self._apply_turn_event(event)
 
-    def _turned(self, event: Event) -> list[Block]:
+    def _apply_turn_event(self, event: Event) -> list[Block]:
         """Apply an event of a turn."""
         turn = event.turn
         match event.body:
@@ -226,9 +231,9 @@ class ChatLog:
             case TurnEnded() if turn:
                 return self._ended(turn, event.body)
             case _:
-                return self._changed(event)
+                return self._apply_session_event(event)
 
-    def _changed(self, event: Event) -> list[Block]:
+    def _apply_session_event(self, event: Event) -> list[Block]:
         """Apply an event of the session itself."""
         match event.body:
             case WindowOpened(reason=reason):
@@ -238,7 +243,7 @@ class ChatLog:
             case SessionRenamed(title=title):
                 return [NoteBlock(f"title: {safe_text.one_line(title)}" if title else "the title was removed")]
             case SessionEndedEvent() | SessionExpiredEvent() | SessionDeleted():
-                self.over = True
+                self.closed = True
                 how = type(event.body).__name__.removeprefix("Session").lower()
                 return [*self._flush(), NoteBlock(f"session {how}: /new creates another", "bad")]
             case _:
@@ -247,14 +252,14 @@ class ChatLog:
     def _ended(self, turn: TurnId, end: TurnEnded) -> list[Block]:
         if turn != self.running:
             waited = self.waiting.pop(turn, None) or self.held.pop(turn, None)
-            taken_back = waited is not None and not isinstance(end.outcome, Completed)
-            return [NoteBlock(f"withdrawn before it started: {waited}")] if taken_back else []
-        asks = [call for call in self._calls.values() if call.asks and _waits(end.outcome)]
-        over = [call for call in self._calls.values() if call not in asks]
-        blocks = [*self._flush(), *(_unanswered(call, end.may_have_run) for call in over)]
-        doubts = self._conclude(turn, end, [call.call for call in over])
+            withdrawn = waited is not None and not isinstance(end.outcome, Completed)
+            return [NoteBlock(f"withdrawn before it started: {waited}")] if withdrawn else []
+        undecided = [call for call in self._calls.values() if call.needs_approval and _waits(end.outcome)]
+        ended = [call for call in self._calls.values() if call not in undecided]
+        blocks = [*self._flush(), *(_unanswered(call, end.may_have_run) for call in ended)]
+        doubts = self._note_outcome(turn, end, [call.call for call in ended])
         self._calls.clear()
-        self._still_asking = {call.call.id: call for call in asks}
+        self._undecided = {call.call.id: call for call in undecided}
         self.running, self._compacting = None, False
         return blocks + _ending(end.outcome, doubtful=bool(self.in_doubt)) + doubts
 
@@ -265,19 +270,19 @@ class ChatLog:
         if turn is not None and fold.outcome is not None:
             self._begin(turn, fold.messages[0] if fold.messages else None)
             made = [part for message in fold.messages for part in message.parts if isinstance(part, ToolCall)]
-            doubts = self._conclude(turn, fold, made)
+            doubts = self._note_outcome(turn, fold, made)
             ending = [*_ending(fold.outcome, doubtful=bool(doubts)), *doubts]
-            self._still_asking = {call.id: _ShownCall(call, turn, None) for call in _open_questions(made, fold)}
+            self._undecided = {call.id: _ShownCall(call, turn, None) for call in _undecided_calls(made, fold)}
         return [*again, *blocks_of(fold.messages), *ending]
 
     def _begin(self, turn: TurnId, message: Message | None) -> None:
         """Note that a turn runs; one that continues an interrupted turn answers the same message."""
         self.interrupted = None
-        self._still_asking.clear()
+        self._undecided.clear()
         if message is None or message.turn == turn:
             self.in_doubt.clear()
 
-    def _conclude(self, turn: TurnId, end: TurnEnded | TurnFolded, made: Sequence[ToolCall]) -> list[Block]:
+    def _note_outcome(self, turn: TurnId, end: TurnEnded | TurnFolded, made: Sequence[ToolCall]) -> list[Block]:
         """Note what a person can decide about a turn that ended; only an interrupted one can continue."""
         if not isinstance(end.outcome, Interrupted):
             self.in_doubt.clear()
@@ -285,7 +290,7 @@ class ChatLog:
         self.interrupted = turn
         doubtful = [call for call in made if call.id in end.may_have_run]
         self.in_doubt |= {(turn, call.id): safe_text.one_line(call.name) for call in doubtful}
-        return [_ShownCall(call, turn, None).doubt() for call in doubtful]
+        return [_ShownCall(call, turn, None).unknown_effect_note() for call in doubtful]
 
     def _allowed_again(self, turn: TurnId, call: str) -> list[Block]:
         name = self.in_doubt.pop((turn, call), None)
@@ -308,7 +313,7 @@ class ChatLog:
 
     def _decided(self, call: str, began: int | None) -> list[Block]:
         """Start the clock of an approved call; a denied call never starts."""
-        self._still_asking.pop(call, None)
+        self._undecided.pop(call, None)
         if call in self._calls:
             self._calls[call].decided, self._calls[call].at = True, began
         return []
@@ -353,7 +358,7 @@ def _answer(parts: Iterable[Part], results: dict[str, ToolResult]) -> list[Block
     return blocks
 
 
-def _open_questions(made: Sequence[ToolCall], fold: TurnFolded) -> list[ToolCall]:
+def _undecided_calls(made: Sequence[ToolCall], fold: TurnFolded) -> list[ToolCall]:
     """Return the calls of a folded turn that still wait for a person."""
     if fold.outcome is None or not _waits(fold.outcome):
         return []

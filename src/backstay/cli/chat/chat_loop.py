@@ -14,8 +14,7 @@ from uuid import uuid4
 
 from backstay.cli.chat.blocks import Block, ChatLog, NoteBlock, blocks_of
 from backstay.cli.chat.chat_io import ChatIO, TypedLine, UserInput
-from backstay.cli.chat.exchange import Away, Back, Busy, ChatEvent, Exchange
-from backstay.cli.chat.session_choice import choose
+from backstay.cli.chat.exchange import Busy, ChatEvent, Disconnected, Exchange, Reconnected, find_session
 from backstay.cli.chat.slash_commands import ParsedCommand, help_lines, parse
 from backstay.cli.chat.terminal_style import PROMPT
 from backstay.cli.commands.lineage_command import drawn
@@ -36,7 +35,7 @@ _SHOWN = 12
 _LISTED = 15
 _PAUSE = 0.5
 # Words with which people answer a tool's request for approval.
-_WORDS_OF_DECISION = frozenset("y yes ok okay sure approve approved allow go n no deny denied stop".split())
+_DECISION_WORDS = frozenset("y yes ok okay sure approve approved allow go n no deny denied stop".split())
 _HOW_TO_DECIDE = "/approve allows the tool call, /deny rejects it. Write it again to send it as a message."
 
 
@@ -50,7 +49,7 @@ class ChatLoop:
         self._log = ChatLog()
         self._sending: list[str] = []
         self._attached: list[Attachment] = []
-        self._away = False
+        self._disconnected = False
         self._listed: tuple[SessionId, ...] = ()
         self._interrupted = False
         self._explained: tuple[TurnId, str] | None = None
@@ -63,7 +62,7 @@ class ChatLoop:
     def tail(self) -> Sequence[Block]:
         """The blocks that can still change."""
         blocks = [*self._log.tail, *(NoteBlock(f"sending: {text}") for text in self._sending)]
-        if self._away:
+        if self._disconnected:
             return [*blocks, NoteBlock("connection lost; reconnecting…", "bad")]
         if self._log.running:
             return [*blocks, NoteBlock("Ctrl-C cancels · Enter queues · /steer sends it to the running turn")]
@@ -78,30 +77,30 @@ class ChatLoop:
     async def run(self, chat_io: ChatIO, session: SessionInfo) -> None:
         """Chat until the person exits."""
         self._io = chat_io
-        doing: asyncio.Task[None] | None = None
+        execution: asyncio.Task[None] | None = None
         lines: asyncio.Queue[TypedLine] = asyncio.Queue()
         try:
             await self._open(session)
-            doing = asyncio.create_task(self._do_all(lines), name="backstay doing")
-            await self._read_inputs(lines, doing)
+            execution = asyncio.create_task(self._execute_all(lines), name="backstay chat input")
+            await self._read_inputs(lines, execution)
         finally:
-            await _stopped(doing, self._watching, *self._background_tasks)
+            await _cancel_and_wait(execution, self._watching, *self._background_tasks)
         if not self._io.paced:
             # The terminal erases the blocks that can still change together with the input line: write them above it.
             await self._io.show(self._log.tail)
 
-    async def _read_inputs(self, lines: "asyncio.Queue[TypedLine]", doing: "asyncio.Task[None]") -> None:
+    async def _read_inputs(self, lines: "asyncio.Queue[TypedLine]", execution: "asyncio.Task[None]") -> None:
         """Read the person's input as it arrives, so that Ctrl-C works while a line is being executed."""
         reading = asyncio.ensure_future(self._io.read_input())
         try:
-            while not doing.done():
-                await _first(reading, doing, *self._unfinished())
+            while not execution.done():
+                await _wait_for_first(reading, execution, *self._unfinished())
                 if not reading.done():
                     continue
                 if not await self._handle(reading.result(), lines):
                     return
                 reading = asyncio.ensure_future(self._io.read_input())
-            doing.result()
+            execution.result()
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
@@ -143,29 +142,29 @@ class ChatLoop:
         background_task.add_done_callback(self._background_tasks.discard)
         await self._io.show([NoteBlock("cancelling; press Ctrl-C again to exit")])
 
-    async def _do_all(self, lines: "asyncio.Queue[TypedLine]") -> None:
+    async def _execute_all(self, lines: "asyncio.Queue[TypedLine]") -> None:
         if self._io.paced:
             await self._attempt(self._catch_up)
         while True:
             line = await lines.get()
-            if line.text.strip() and await self._do(line):
+            if line.text.strip() and await self._execute(line):
                 return
             self._io.resume()
 
-    async def _do(self, line: TypedLine) -> bool:
+    async def _execute(self, line: TypedLine) -> bool:
         """Execute a line; return whether the person exits."""
         try:
             order = parse(line.text)
         except InvalidPayload as error:
-            await self._complain(error)
+            await self._show_error(error)
             return False
         if isinstance(order, ParsedCommand) and order.name == "quit":
             return True
-        if isinstance(order, str) and self._decides_nothing(order):
-            await self._io.show([NoteBlock(f"{safe_text.one_line(order)} was not sent: {_HOW_TO_DECIDE}", "asks")])
+        if isinstance(order, str) and self._is_unclear_decision(order):
+            await self._io.show([NoteBlock(f"{safe_text.one_line(order)} was not sent: {_HOW_TO_DECIDE}", "question")])
         elif isinstance(order, ParsedCommand):
             await self._io.show([NoteBlock(f"{PROMPT}{safe_text.one_line(line.text)}")])
-            await self._attempt(lambda: self._obey(order))
+            await self._attempt(lambda: self._run_command(order))
         else:
             # Only a line that started as an offered message (/edit) replaces that message.
             await self._attempt(lambda: self._edit(order) if line.offered else self._send(order))
@@ -173,11 +172,11 @@ class ChatLoop:
             await self._attempt(self._catch_up)
         return False
 
-    def _decides_nothing(self, text: str) -> bool:
+    def _is_unclear_decision(self, text: str) -> bool:
         """Whether the person answers a tool's request with a word, which would be a message. Twice in a row, it is."""
-        answers = text.strip().rstrip("!.").lower() in _WORDS_OF_DECISION
-        unclear = answers and self._log.asking is not None and self._explained != self._log.asking
-        self._explained = self._log.asking if unclear else None
+        answers = text.strip().rstrip("!.").lower() in _DECISION_WORDS
+        unclear = answers and self._log.first_undecided is not None and self._explained != self._log.first_undecided
+        self._explained = self._log.first_undecided if unclear else None
         return unclear
 
     async def _attempt(self, act: Callable[[], Awaitable[None]]) -> None:
@@ -185,9 +184,9 @@ class ChatLoop:
         try:
             await act()
         except BackstayError as error:
-            await self._complain(error)
+            await self._show_error(error)
 
-    async def _complain(self, error: BackstayError) -> None:
+    async def _show_error(self, error: BackstayError) -> None:
         hint = f" ({safe_text.one_line(error.hint)})" if error.hint else ""
         await self._io.show([NoteBlock(f"{safe_text.lines(str(error.args[0]))}{hint}", "bad")])
 
@@ -222,7 +221,7 @@ class ChatLoop:
 
     # --- commands ---------------------------------------------------------------------------------------------------
 
-    async def _obey(self, order: ParsedCommand) -> None:
+    async def _run_command(self, order: ParsedCommand) -> None:
         exchange, session, words = self._exchange, self.session, order.words
         match order.name:
             case "undo":
@@ -242,9 +241,9 @@ class ChatLoop:
             case "edit":
                 await self._edit_or_offer(words)
             case _:
-                await self._look(order)
+                await self._run_other_command(order)
 
-    async def _look(self, order: ParsedCommand) -> None:
+    async def _run_other_command(self, order: ParsedCommand) -> None:
         """Execute the commands that do not change the messages of this session."""
         match order.name:
             case "attach":
@@ -285,12 +284,12 @@ class ChatLoop:
         await self._io.show([NoteBlock("your next message has no files")])
 
     async def _decide(self, *, approved: bool) -> None:
-        asking = self._log.asking
-        if asking is None:
+        undecided = self._log.first_undecided
+        if undecided is None:
             raise NothingToDo(
                 "no tool call needs approval", hint="A call that needs approval is shown with its arguments."
             )
-        await self._exchange.decide(*asking, approved=approved)
+        await self._exchange.decide(*undecided, approved=approved)
 
     async def _recover(self, name: str) -> None:
         """Decide what becomes of an interrupted turn, and of its tools that may have run."""
@@ -341,7 +340,7 @@ class ChatLoop:
 
     async def _named(self, which: str) -> SessionInfo:
         if not which.isdecimal():
-            return await choose(self._exchange, which)
+            return await find_session(self._exchange, which)
         if not 1 <= int(which) <= len(self._listed):
             raise NotFound(f"there is no session {which} in the list", hint="/resume alone shows the list.")
         return await self._exchange.session(self._listed[int(which) - 1])
@@ -377,12 +376,12 @@ class ChatLoop:
     async def _open(self, session: SessionInfo) -> None:
         """Show the last messages of a session, then follow its events."""
         inherited, start = await self._beginning(session)
-        await _stopped(self._watching)
+        await _cancel_and_wait(self._watching)
         self.session, self._log = session.id, ChatLog(start)
         title = f"{safe_text.one_line(session.title)} · " if session.title else ""
         await self._io.show([NoteBlock(f"── {title}{session.id} · {safe_text.one_line(self._exchange.name)} ──")])
         await self._io.show(inherited)
-        self._watching = asyncio.create_task(self._watch(session.id), name="backstay events")
+        self._watching = asyncio.create_task(self._watch(session.id), name="backstay chat events")
 
     async def _beginning(self, session: SessionInfo) -> tuple[list[Block], int]:
         """Return the messages that a fork inherited, and the event number after which its own last turns are read."""
@@ -416,16 +415,16 @@ class ChatLoop:
                 _, start = await self._beginning(await self._exchange.session(session))
                 self._log = ChatLog(start)
             except BackstayError as error:
-                await self._complain(error)
+                await self._show_error(error)
                 return
 
     async def _apply(self, event: ChatEvent) -> None:
         match event:
-            case Away(reason=reason):
-                self._away = True
+            case Disconnected(reason=reason):
+                self._disconnected = True
                 await self._io.show([NoteBlock(f"⋯ {safe_text.one_line(reason)}; reconnecting", "bad")])
-            case Back():
-                self._away = False
+            case Reconnected():
+                self._disconnected = False
                 await self._io.show([NoteBlock("⋯ reconnected")])
             case _:
                 running = self._log.running
@@ -440,16 +439,16 @@ class ChatLoop:
     async def _catch_up(self) -> None:
         """Wait until all events up to now are shown, and no turn runs or a tool call needs approval."""
         last = await self._last_event()
-        while not (self._log.seen >= last and (self._is_quiet() or self._log.asking)):
+        while not (self._log.seen >= last and (self._is_quiet() or self._log.first_undecided)):
             watching = self._watching
             if watching is None or watching.done():
                 return
             self._news.clear()
             news = asyncio.create_task(self._news.wait(), name="backstay news")
             try:
-                await _first(news, watching)
+                await _wait_for_first(news, watching)
             finally:
-                await _stopped(news)
+                await _cancel_and_wait(news)
 
     async def _last_event(self) -> int:
         """Return the number of the last event; retry while the store or server is unavailable."""
@@ -459,15 +458,15 @@ class ChatLoop:
             await asyncio.sleep(_PAUSE)
 
     def _is_quiet(self) -> bool:
-        return self._log.over or not (self._log.running or self._log.waiting)
+        return self._log.closed or not (self._log.running or self._log.waiting)
 
 
-async def _first(*tasks: "asyncio.Future[Any]") -> None:  # Any: each gives something else
+async def _wait_for_first(*tasks: "asyncio.Future[Any]") -> None:  # Any: each gives something else
     """Wait until one of these is done."""
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
 
 
-async def _stopped(*tasks: "asyncio.Task[Any] | None") -> None:  # Any: each gives something else
+async def _cancel_and_wait(*tasks: "asyncio.Task[Any] | None") -> None:  # Any: each gives something else
     """Cancel these tasks and wait for all of them; then raise the first error that one of them ended with."""
     started = [task for task in tasks if task is not None]
     for task in started:

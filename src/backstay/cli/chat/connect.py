@@ -15,10 +15,9 @@ from backstay.agents.selection.selection import select_agent
 from backstay.cli.chat.chat_io import PipeInput, PipeIO, history_file, is_terminal
 from backstay.cli.chat.chat_loop import ChatLoop
 from backstay.cli.chat.direct import DirectExchange
-from backstay.cli.chat.exchange import Exchange
-from backstay.cli.chat.machine import Machine
+from backstay.cli.chat.exchange import Exchange, find_session
+from backstay.cli.chat.json_chat import JsonChat
 from backstay.cli.chat.remote import RemoteExchange
-from backstay.cli.chat.session_choice import choose
 from backstay.cli.chat.slash_commands import NAMES
 from backstay.cli.chat.terminal_style import plain_text
 from backstay.cli.local_token import local_token
@@ -37,9 +36,9 @@ from backstay.runtime.timing import Timing
 from backstay.runtime.titles import first_words
 from backstay.server.auth.agent_roots import agent_roots
 
-# A person who leaves does not wait for the answer: it is interrupted, and what came of it is kept.
+# When a person exits, a running turn is interrupted after this many seconds; its partial output is kept.
 _GRACE = 0.5
-# A person waits: a request is repeated only for a moment. A message is sent until it is accepted.
+# Requests are retried for this many seconds only, because a person waits. A message is retried until it is accepted.
 _RETRIES = 2.0
 
 
@@ -51,7 +50,7 @@ class ChatTarget(msgspec.Struct, frozen=True, kw_only=True):
     workspace: str | None
     new: bool
     to: str
-    by_machine: bool
+    as_json: bool
     # The options of the command line that are needed to come back, apart from the session.
     options: tuple[str, ...] = ()
 
@@ -99,10 +98,10 @@ async def _at_server(base: httpx2.URL, token: str, wanted: ChatTarget) -> Exit:
 
 async def _chat(exchange: Exchange, wanted: ChatTarget, place: Address | None, why: str) -> Exit:
     session = await _session(exchange, wanted, place)
-    if wanted.by_machine:
+    if wanted.as_json:
         async with PipeInput().open() as program:
             with tracebacks():
-                return await Machine(exchange, session).run(program)
+                return await JsonChat(exchange, session).run(program)
     chat_loop = ChatLoop(exchange, place)
     if not is_terminal():
         async with PipeIO(plain_text).open() as pipe:
@@ -124,7 +123,7 @@ async def _chat(exchange: Exchange, wanted: ChatTarget, place: Address | None, w
 
 async def _session(exchange: Exchange, wanted: ChatTarget, place: Address | None) -> SessionInfo:
     if place is None:
-        return await choose(exchange, wanted.session or "")
+        return await find_session(exchange, wanted.session or "")
     return await (exchange.create(place) if wanted.new else exchange.resolve(place))
 
 

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import BinaryIO
 
-from backstay.cli.chat.exchange import Away, Back, Busy, ChatEvent
+from backstay.cli.chat.exchange import Busy, ChatEvent, Disconnected, Reconnected
 from backstay.errors import StoreUnavailable
 from backstay.model.addresses.address import Address
 from backstay.model.content import Attachment, Content, Text
@@ -113,21 +113,21 @@ class DirectExchange:
 
     async def follow(self, session: SessionId, after: int) -> AsyncGenerator[ChatEvent, None]:
         """Yield the events; while the store is unavailable, wait for it."""
-        cursor, away = Cursor(fence=UNSEEN, number=after), False
+        cursor, disconnected = Cursor(fence=UNSEEN, number=after), False
         while True:
             try:
                 async with aclosing(self._handle(session).follow(cursor)) as events:
                     async for event in events:
-                        if away:
-                            away = False
-                            yield Back()
+                        if disconnected:
+                            disconnected = False
+                            yield Reconnected()
                         yield event
                         cursor = event.cursor
                 return
             except StoreUnavailable as error:
-                if not away:
-                    away = True
-                    yield Away(str(error.args[0]))
+                if not disconnected:
+                    disconnected = True
+                    yield Disconnected(str(error.args[0]))
             await asyncio.sleep(_PAUSE)
 
     def _handle(self, session: SessionId) -> Session:

@@ -6,10 +6,11 @@ from typing import BinaryIO, Literal, Protocol
 
 import msgspec
 
+from backstay.cli.session_names import MANY, is_whole, list_number, numbered, only, prefix_of
 from backstay.model.addresses.address import Address
 from backstay.model.content import Attachment
 from backstay.model.event import Event
-from backstay.model.ids import MessageId, SessionId, TurnId
+from backstay.model.ids import MessageId, SessionId, TurnId, check_session_id
 from backstay.model.message import Message
 from backstay.model.search.results import SearchPage
 from backstay.model.session import SessionInfo
@@ -19,17 +20,17 @@ from backstay.model.window import Window
 Busy = Literal["enqueue", "steer"]
 
 
-class Away(msgspec.Struct, frozen=True):
+class Disconnected(msgspec.Struct, frozen=True):
     """The events cannot be read now; reading will resume where it stopped."""
 
     reason: str
 
 
-class Back(msgspec.Struct, frozen=True):
+class Reconnected(msgspec.Struct, frozen=True):
     """The events can be read again."""
 
 
-ChatEvent = Event | Away | Back
+ChatEvent = Event | Disconnected | Reconnected
 
 
 class Exchange(Protocol):
@@ -156,3 +157,17 @@ class Exchange(Protocol):
         Ends when the session is deleted. Raises `HistoryChanged` if events that were yielded no longer exist.
         """
         ...
+
+
+async def find_session(exchange: Exchange, name: str) -> SessionInfo:
+    """Return the session with this id, first or last letters of an id, or place in the list.
+
+    Raises `NotFound` if no session or several match.
+    """
+    if is_whole(name):
+        return await exchange.session(check_session_id(name))
+    number = list_number(name)
+    if number is not None:
+        return numbered(name, await exchange.sessions(number))
+    found = await exchange.beginning_with(prefix_of(name), MANY) if name else ()
+    return only(name, found or await exchange.ending_with(name, MANY))

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from backstay.cli.chat.exchange import Away, Back, Busy, ChatEvent
+from backstay.cli.chat.exchange import Busy, ChatEvent, Disconnected, Reconnected
 from backstay.client import api_calls
 from backstay.client.client import Client
 from backstay.client.session_client import SessionClient
@@ -121,10 +121,10 @@ class RemoteExchange:
                     yield one
                 elif one.reason is None and state == "away":
                     state = "open"
-                    yield Back()
+                    yield Reconnected()
                 elif one.reason is not None and state == "open":
                     state = "away"
-                    yield Away(one.reason)
+                    yield Disconnected(one.reason)
 
     def _handle(self, session: SessionId) -> SessionClient:
         return self._client.handle(session, agent=self._agent)

@@ -13,8 +13,8 @@ from backstay.cli.chat.markdown_stream import parse
 from backstay.cli.output import screen
 
 PROMPT = "› "
-_STYLES: dict[Tone, str] = {"quiet": "dim", "good": "green", "bad": "red", "asks": "yellow"}
-_MARKS: dict[Tone, str] = {"quiet": "⚙", "good": "✓", "bad": "✗", "asks": "?"}
+_STYLES: dict[Tone, str] = {"quiet": "dim", "good": "green", "bad": "red", "question": "yellow"}
+_MARKS: dict[Tone, str] = {"quiet": "⚙", "good": "✓", "bad": "✗", "question": "?"}
 
 
 class TerminalStyle:

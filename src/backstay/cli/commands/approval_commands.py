@@ -4,7 +4,7 @@ import click
 
 from backstay.cli import answering
 from backstay.cli.answering import AnyApp, AnyTurn
-from backstay.cli.options import Ask, asks
+from backstay.cli.options import CommandOptions, session_options
 from backstay.cli.output import screen
 from backstay.cli.session_names import SESSION, find
 from backstay.cli.session_store import SessionStore
@@ -43,17 +43,17 @@ Examples:
 @click.command(epilog=RESUME_EXAMPLES)
 @click.argument("session", type=SESSION)
 @answering.agent_option
-@asks
-def resume(ask: Ask, *, session: str, agent: str | None) -> None:
+@session_options
+def resume(options: CommandOptions, *, session: str, agent: str | None) -> None:
     """Continue the interrupted last turn of SESSION.
 
     SESSION is an id, the beginning of one, or an address. Stored output is kept, and no tool that may have run is run
     again.
     """
-    with ask.store() as store:
-        found = find(store, session, ask.owner).id
-    answering.have_answered(
-        ask, answering.agent_options(ask, agent), lambda app: app.session(found).resume(), no_wait=False
+    with options.store() as store:
+        found = find(store, session, options.owner).id
+    answering.send_and_print(
+        options, answering.agent_options(options, agent), lambda app: app.session(found).resume(), no_wait=False
     )
 
 
@@ -63,18 +63,22 @@ def resume(ask: Ask, *, session: str, agent: str | None) -> None:
 @click.option("--run-again", is_flag=True, help="Allow a tool that may have run to run once more.")
 @answering.agent_option
 @answering.wait_option
-@asks
-def approve(ask: Ask, *, session: str, call: str | None, run_again: bool, agent: str | None, no_wait: bool) -> None:
+@session_options
+def approve(
+    options: CommandOptions, *, session: str, call: str | None, run_again: bool, agent: str | None, no_wait: bool
+) -> None:
     """Approve the waiting tool call of SESSION and print the answer.
 
     SESSION is an id, the beginning of one, or an address. An interrupted turn continues where its agent is served, or
     else in this process.
     """
-    with ask.store() as store:
-        found = find(store, session, ask.owner).id
-        made = _call_to_decide(store, found, ask.owner, call, run_again=run_again)
-        store.approve(made.turn, made.call, owner=ask.owner, arguments_hash=made.arguments_hash, run_again=run_again)
-    _go_on(ask, made, agent, no_wait=no_wait)
+    with options.store() as store:
+        found = find(store, session, options.owner).id
+        made = _call_to_decide(store, found, options.owner, call, run_again=run_again)
+        store.approve(
+            made.turn, made.call, owner=options.owner, arguments_hash=made.arguments_hash, run_again=run_again
+        )
+    _print_following_turn(options, made, agent, no_wait=no_wait)
 
 
 @click.command(epilog=DENY_EXAMPLES)
@@ -82,17 +86,17 @@ def approve(ask: Ask, *, session: str, call: str | None, run_again: bool, agent:
 @click.option("--call", metavar="ID", help="The tool call; needed if several wait. `backstay show --json` lists them.")
 @answering.agent_option
 @answering.wait_option
-@asks
-def deny(ask: Ask, *, session: str, call: str | None, agent: str | None, no_wait: bool) -> None:
+@session_options
+def deny(options: CommandOptions, *, session: str, call: str | None, agent: str | None, no_wait: bool) -> None:
     """Deny the waiting tool call of SESSION and print the answer.
 
     SESSION is an id, the beginning of one, or an address.
     """
-    with ask.store() as store:
-        found = find(store, session, ask.owner).id
-        made = _call_to_decide(store, found, ask.owner, call, run_again=False)
-        store.deny(made.turn, made.call, owner=ask.owner, arguments_hash=made.arguments_hash)
-    _go_on(ask, made, agent, no_wait=no_wait)
+    with options.store() as store:
+        found = find(store, session, options.owner).id
+        made = _call_to_decide(store, found, options.owner, call, run_again=False)
+        store.deny(made.turn, made.call, owner=options.owner, arguments_hash=made.arguments_hash)
+    _print_following_turn(options, made, agent, no_wait=no_wait)
 
 
 def _call_to_decide(
@@ -118,29 +122,29 @@ def _call_to_decide(
     return waiting[0]
 
 
-def _go_on(ask: Ask, made: ToolCallRecord, agent: str | None, *, no_wait: bool) -> None:
+def _print_following_turn(options: CommandOptions, made: ToolCallRecord, agent: str | None, *, no_wait: bool) -> None:
     """Print the answer that follows the decision; an interrupted turn is resumed."""
     if no_wait:
-        screen.print_json(made) if ask.json else screen.print_line(f"{made.turn} {made.call}")
+        screen.print_json(made) if options.json else screen.print_line(f"{made.turn} {made.call}")
         return
-    answering.have_answered(
-        ask, answering.agent_options(ask, agent), lambda app: _following(app, made.turn), no_wait=False
+    answering.send_and_print(
+        options, answering.agent_options(options, agent), lambda app: _following_turn(app, made.turn), no_wait=False
     )
 
 
-def _following(app: AnyApp, turn: TurnId) -> AnyTurn:
+def _following_turn(app: AnyApp, turn: TurnId) -> AnyTurn:
     """Return the turn that goes on: this one while it runs, or else the one that continues it."""
-    asked = app.turn(turn)
-    if not isinstance(asked.read().outcome, Interrupted):
-        return asked
+    decided = app.turn(turn)
+    if not isinstance(decided.read().outcome, Interrupted):
+        return decided
     try:
-        return asked.resume()
+        return decided.resume()
     except Conflict as error:
         if type(error) is not Conflict:
             raise
     # Its agent is not served here: a process that serves it continues the turn.
-    screen.note(f"{asked.read().agent!r} is not served here: waiting for a process that serves it.")
-    for event in app.session(asked.session).follow():
+    screen.note(f"{decided.read().agent!r} is not served here: waiting for a process that serves it.")
+    for event in app.session(decided.session).follow():
         if event.turn == turn and isinstance(event.body, TurnContinued):
             return app.turn(event.body.by)
-    raise NothingToDo(f"{asked.session} was deleted")
+    raise NothingToDo(f"{decided.session} was deleted")

@@ -102,7 +102,7 @@ def chat(
         workspace=workspace,
         new=new,
         to=to,
-        by_machine=as_json,
+        as_json=as_json,
         options=tuple(_repeated(click.get_current_context())),
     )
     ending = (

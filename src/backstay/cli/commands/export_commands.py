@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import click
 
-from backstay.cli.options import Ask, asks
+from backstay.cli.options import CommandOptions, session_options
 from backstay.cli.output import safe_text, screen
 from backstay.cli.output.document_files import ENDINGS, Kind, document_pieces, kind_of, save
 from backstay.cli.session_names import SESSION, find
@@ -54,19 +54,19 @@ Examples:
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The file to write. [default: standard output]")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
-@asks
-def export(ask: Ask, *, session: str, kind: Kind | None, output: Path | None, force: bool) -> None:
+@session_options
+def export(options: CommandOptions, *, session: str, kind: Kind | None, output: Path | None, force: bool) -> None:
     """Export a whole session as one document."""
     wanted = kind or ("jsonl" if output is None else kind_of(output))
     with TemporaryFile() as lines:
-        with ask.store() as store, screen.progress() as report:
-            found = find(store, session, ask.owner)
-            store.export_to(found.id, lines, owner=ask.owner, progress=report)
+        with options.store() as store, screen.progress() as report:
+            found = find(store, session, options.owner)
+            store.export_to(found.id, lines, owner=options.owner, progress=report)
         if output is None:
-            _print(ask, found, wanted, lines)
+            _print(options, found, wanted, lines)
             return
         size = save(output, lines, wanted, replace=force)
-    if ask.json:
+    if options.json:
         screen.print_json({"session": found.id, "file": str(output), "bytes": size})
     else:
         screen.note(f"{found.id} was written to {output}, {screen.size(size)}")
@@ -75,8 +75,8 @@ def export(ask: Ask, *, session: str, kind: Kind | None, output: Path | None, fo
 @click.command("import", epilog=IMPORT)
 @click.argument("source", metavar="FILE|-")
 @click.option("--addresses", is_flag=True, help="Point the addresses of the session to it. [default: they are dropped]")
-@asks
-def import_session(ask: Ask, *, source: str, addresses: bool) -> None:
+@session_options
+def import_session(options: CommandOptions, *, source: str, addresses: bool) -> None:
     """Import an exported session, and print its id.
 
     If its id exists here, it becomes a copy with a new id. Its waiting turns are held until `backstay release` lets
@@ -85,12 +85,12 @@ def import_session(ask: Ask, *, source: str, addresses: bool) -> None:
     limits = Limits(document_bytes=_LONGEST)
     with (
         _opened(source) as file,
-        _sound(file, ask, limits) as document,
-        _target(ask, limits) as store,
+        _checked(file, options, limits) as document,
+        _target(options, limits) as store,
         screen.progress() as report,
     ):
-        imported = store.import_session(document, owner=ask.owner, addresses=addresses, progress=report)
-    if ask.json:
+        imported = store.import_session(document, owner=options.owner, addresses=addresses, progress=report)
+    if options.json:
         screen.print_json(imported)
         return
     screen.print_line(imported.session.id)
@@ -110,22 +110,22 @@ def import_session(ask: Ask, *, source: str, addresses: bool) -> None:
 @click.argument("session", type=SESSION)
 @click.option("--turn", "only", metavar="TURN", help="Only this turn. [default: all held turns]")
 @click.option("--withdraw", is_flag=True, help="Withdraw them instead: they never run.")
-@asks
-def release(ask: Ask, *, session: str, only: str | None, withdraw: bool) -> None:
+@session_options
+def release(options: CommandOptions, *, session: str, only: str | None, withdraw: bool) -> None:
     """Let the held turns of an imported session start, and print them.
 
     A process that serves their agent answers them.
     """
-    with ask.store() as store:
-        found = find(store, session, ask.owner)
-        held = [turn.id for turn in store.waiting(found.id, owner=ask.owner) if turn.held]
+    with options.store() as store:
+        found = find(store, session, options.owner)
+        held = [turn.id for turn in store.waiting(found.id, owner=options.owner) if turn.held]
         if only is not None and only not in held:
             raise NothingToDo(
                 f"{only} is not a held turn of {found.id}", hint=f"The held turns are: {', '.join(held) or 'none'}."
             )
         act = store.withdraw if withdraw else store.release
-        done = [act(turn, owner=ask.owner) for turn in held if only in (None, turn)]
-    if ask.json:
+        done = [act(turn, owner=options.owner) for turn in held if only in (None, turn)]
+    if options.json:
         screen.print_json({"session": found.id, "turns": done})
         return
     for turn in done:
@@ -133,27 +133,27 @@ def release(ask: Ask, *, session: str, only: str | None, withdraw: bool) -> None
     screen.note(f"{screen.counted(len(done), 'turn')} {'withdrawn' if withdraw else 'released'}")
 
 
-def _print(ask: Ask, session: SessionInfo, kind: Kind, lines: BinaryIO) -> None:
+def _print(options: CommandOptions, session: SessionInfo, kind: Kind, lines: BinaryIO) -> None:
     if kind == "jsonl":
         lines.seek(0)
         for line in lines:
             click.echo(safe_text.in_json(line), nl=False)
-    elif ask.json:
+    elif options.json:
         screen.print_json({"session": session.id, "format": kind, "text": "".join(document_pieces(lines, kind))})
     else:
         for piece in document_pieces(lines, kind):
             click.echo(piece, nl=False)
 
 
-def _target(ask: Ask, limits: Limits) -> AbstractContextManager[SessionStore]:
+def _target(options: CommandOptions, limits: Limits) -> AbstractContextManager[SessionStore]:
     """The server, or the store, which is created if there is none."""
-    return open_store(ask.db, limits=limits) if ask.server is None else ask.store()
+    return open_store(options.db, limits=limits) if options.server is None else options.store()
 
 
 @contextmanager
-def _sound(file: BinaryIO, ask: Ask, limits: Limits) -> Iterator[BinaryIO]:
+def _checked(file: BinaryIO, options: CommandOptions, limits: Limits) -> Iterator[BinaryIO]:
     """The document. If the store does not exist yet, it is checked first: no store is made for an unsound one."""
-    if ask.has_store():
+    if options.has_store():
         yield file
         return
     with TemporaryFile() as copy:

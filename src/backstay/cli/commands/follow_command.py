@@ -7,7 +7,7 @@ from typing import NamedTuple
 import click
 import msgspec
 
-from backstay.cli.options import Ask, asks
+from backstay.cli.options import CommandOptions, session_options
 from backstay.cli.output import conversation_text, safe_text, screen
 from backstay.cli.session_names import SESSION, find
 from backstay.cli.session_store import SessionStore
@@ -52,20 +52,20 @@ class FollowedEvent(NamedTuple):
     "[default: the start of the session; without a session, now]",
 )
 @click.option("--once", is_flag=True, help="Print the stored events, and stop.")
-@asks
-def follow(ask: Ask, *, session: str | None, after: int | None, once: bool) -> None:
+@session_options
+def follow(options: CommandOptions, *, session: str | None, after: int | None, once: bool) -> None:
     """Print the events of a session from its start and then as they happen; without a session, of all from now on.
 
     Each line is one durable event. Stops with Ctrl-C, or when the session is deleted.
     """
-    with ask.store() as store:
-        one = None if session is None else find(store, session, ask.owner).id
+    with options.store() as store:
+        one = None if session is None else find(store, session, options.owner).id
         if once:
-            for followed in _stored(store, ask.owner, one, after):
-                _write(ask, followed)
+            for followed in _stored(store, options.owner, one, after):
+                _write(options, followed)
             return
-    for followed in _live(ask, one, after):
-        _write(ask, followed)
+    for followed in _live(options, one, after):
+        _write(options, followed)
         # Show each event at once, also through a pipe.
         sys.stdout.flush()
 
@@ -89,16 +89,16 @@ def _stored_feed(store: SessionStore, owner: str, position: int) -> Iterator[Fol
         yield from (FollowedEvent(one.event, one.position) for one in page.events)
 
 
-def _live(ask: Ask, session: SessionId | None, after: int | None) -> Iterator[FollowedEvent]:
-    with ask.app() as app:
+def _live(options: CommandOptions, session: SessionId | None, after: int | None) -> Iterator[FollowedEvent]:
+    with options.app() as app:
         if session is None:
             yield from (FollowedEvent(one.event, one.position) for one in app.follow(after))
         else:
             yield from map(FollowedEvent, app.session(session).follow(after or 0))
 
 
-def _write(ask: Ask, followed: FollowedEvent) -> None:
-    if ask.json:
+def _write(options: CommandOptions, followed: FollowedEvent) -> None:
+    if options.json:
         place = {} if followed.position is None else {"position": followed.position}
         screen.print_json({**place, "event": followed.event})
         return

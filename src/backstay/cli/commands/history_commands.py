@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import click
 
 from backstay.cli import answering
-from backstay.cli.options import Ask, asks
+from backstay.cli.options import CommandOptions, session_options
 from backstay.cli.output import screen
 from backstay.cli.session_names import SESSION, find
 from backstay.cli.session_store import SessionStore
@@ -48,22 +48,22 @@ Examples:
 
 @click.command(epilog=UNDO)
 @click.argument("session", type=SESSION)
-@asks
-def undo(ask: Ask, *, session: str) -> None:
+@session_options
+def undo(options: CommandOptions, *, session: str) -> None:
     """Undo the last turn. `redo` restores it until another message is sent."""
-    with ask.store() as store:
-        found = find(store, session, ask.owner)
-        _moved(ask, found, store.undo(found.id, owner=ask.owner), "undone")
+    with options.store() as store:
+        found = find(store, session, options.owner)
+        _print_moved(options, found, store.undo(found.id, owner=options.owner), "undone")
 
 
 @click.command(epilog=REDO)
 @click.argument("session", type=SESSION)
-@asks
-def redo(ask: Ask, *, session: str) -> None:
+@session_options
+def redo(options: CommandOptions, *, session: str) -> None:
     """Restore the turn that the last undo removed."""
-    with ask.store() as store:
-        found = find(store, session, ask.owner)
-        _moved(ask, found, store.redo(found.id, owner=ask.owner), "redone")
+    with options.store() as store:
+        found = find(store, session, options.owner)
+        _print_moved(options, found, store.redo(found.id, owner=options.owner), "redone")
 
 
 @click.command(epilog=RETRY, short_help="Run the last message again.")
@@ -71,16 +71,16 @@ def redo(ask: Ask, *, session: str) -> None:
 @answering.agent_option
 @click.option("--request-id", help="Idempotency key: the same id again returns the same turn.")
 @answering.wait_option
-@asks
-def retry(ask: Ask, *, session: str, agent: str | None, request_id: str | None, no_wait: bool) -> None:
+@session_options
+def retry(options: CommandOptions, *, session: str, agent: str | None, request_id: str | None, no_wait: bool) -> None:
     """Run the last message again; the first answer stays in the lineage."""
-    with ask.store() as store:
-        found = find(store, session, ask.owner).id
-    who = answering.agent_options(ask, agent)
-    answering.have_answered(
-        ask,
-        who,
-        lambda app: app.session(found).retry(agent=who.name, request_id=request_id),
+    with options.store() as store:
+        found = find(store, session, options.owner).id
+    selected = answering.agent_options(options, agent)
+    answering.send_and_print(
+        options,
+        selected,
+        lambda app: app.session(found).retry(agent=selected.name, request_id=request_id),
         no_wait=no_wait,
     )
 
@@ -92,9 +92,9 @@ def retry(ask: Ask, *, session: str, agent: str | None, request_id: str | None, 
 @answering.agent_option
 @click.option("--request-id", help="Idempotency key: the same id again returns the same turn.")
 @answering.wait_option
-@asks
+@session_options
 def edit(
-    ask: Ask,
+    options: CommandOptions,
     *,
     session: str,
     text: Sequence[str],
@@ -108,14 +108,14 @@ def edit(
     The messages after it stay in the lineage. Without TEXT, standard input is read.
     """
     content = answering.text_of(text)
-    with ask.store() as store:
-        found = find(store, session, ask.owner)
-        instead_of = _last_words(store, found) if message is None else MessageId(message)
-    who = answering.agent_options(ask, agent)
-    answering.have_answered(
-        ask,
-        who,
-        lambda app: app.session(found.id).edit(instead_of, content, agent=who.name, request_id=request_id),
+    with options.store() as store:
+        found = find(store, session, options.owner)
+        instead_of = _last_user_message(store, found) if message is None else MessageId(message)
+    selected = answering.agent_options(options, agent)
+    answering.send_and_print(
+        options,
+        selected,
+        lambda app: app.session(found.id).edit(instead_of, content, agent=selected.name, request_id=request_id),
         no_wait=no_wait,
     )
 
@@ -123,19 +123,19 @@ def edit(
 @click.command(epilog=FORK, short_help="Create a new session from this one, and print its id.")
 @click.argument("session", type=SESSION)
 @click.option("--at", metavar="MESSAGE|TURN", help="The last message or turn of the fork. [default: all ended turns]")
-@asks
-def fork(ask: Ask, *, session: str, at: str | None) -> None:
+@session_options
+def fork(options: CommandOptions, *, session: str, at: str | None) -> None:
     """Create a new session with the history of this one, and print its id."""
-    with ask.store() as store:
-        found = find(store, session, ask.owner)
-        made = store.fork(found.id, owner=ask.owner, at=None if at is None else MessageId(at))
-    if ask.json:
+    with options.store() as store:
+        found = find(store, session, options.owner)
+        made = store.fork(found.id, owner=options.owner, at=None if at is None else MessageId(at))
+    if options.json:
         screen.print_json(made)
     else:
         screen.print_line(made.id)
 
 
-def _last_words(store: SessionStore, session: SessionInfo) -> MessageId:
+def _last_user_message(store: SessionStore, session: SessionInfo) -> MessageId:
     page = store.messages(session.id, owner=session.owner)
     own = [message.id for message in page.messages if message.role == "user"]
     if not own:
@@ -143,8 +143,8 @@ def _last_words(store: SessionStore, session: SessionInfo) -> MessageId:
     return own[-1]
 
 
-def _moved(ask: Ask, session: SessionInfo, moved: Moved, done: str) -> None:
-    if ask.json:
+def _print_moved(options: CommandOptions, session: SessionInfo, moved: Moved, done: str) -> None:
+    if options.json:
         screen.print_json({"session": session.id, **{name: getattr(moved, name) for name in moved.__struct_fields__}})
     else:
         screen.print_line(f"{done}: {session.id} has {screen.counted(moved.length, 'message')} now")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from backstay.cli.options import Ask, asks
+from backstay.cli.options import CommandOptions, session_options
 from backstay.cli.output import screen
 from backstay.cli.session_names import SESSION, find
 from backstay.model.ids import WindowId
@@ -29,16 +29,16 @@ _REASONS = {
 
 @click.command(epilog=EXAMPLES, short_help="Draw the windows of a session as a tree.")
 @click.argument("session", type=SESSION)
-@asks
-def lineage(ask: Ask, *, session: str) -> None:
+@session_options
+def lineage(options: CommandOptions, *, session: str) -> None:
     """Draw the windows of a session: why each was created, and which one is current.
 
     `backstay show --window` takes these numbers.
     """
-    with ask.store() as store:
-        found = find(store, session, ask.owner)
-        windows = store.lineage(found.id, owner=ask.owner)
-    if ask.json:
+    with options.store() as store:
+        found = find(store, session, options.owner)
+        windows = store.lineage(found.id, owner=options.owner)
+    if options.json:
         screen.print_json({"session": found.id, "current": found.window, "source": found.source, "windows": windows})
         return
     for line in drawn(found, windows):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import click
 from msgspec import UNSET, Struct, UnsetType
 
-from backstay.cli.options import Ask, asks
+from backstay.cli.options import CommandOptions, session_options
 from backstay.cli.output import screen
 from backstay.cli.session_names import SESSION, directory, find
 from backstay.cli.session_store import SessionStore
@@ -43,9 +43,9 @@ class Listed(Struct):
 )
 @click.option("--after", type=SESSION, help="Continue the list after this session.")
 @click.option("--all", "everything", is_flag=True, help="Show all sessions, without a limit.")
-@asks
+@session_options
 def list_sessions(
-    ask: Ask,
+    options: CommandOptions,
     *,
     state: str | None,
     tag: str | None,
@@ -71,11 +71,11 @@ def list_sessions(
         pinned=True if pinned else None,
         archived=None if with_archived else archived,
     )
-    with ask.store() as store:
-        start = None if after is None else _place_of(find(store, after, ask.owner))
-        pages = _pages(store, ask.owner, wanted, start, limit)
+    with options.store() as store:
+        start = None if after is None else _place_of(find(store, after, options.owner))
+        pages = _pages(store, options.owner, wanted, start, limit)
         listed = Listed([one for page in pages for one in page.sessions]) if everything else next(pages)
-    _show(ask, listed, numbered=start is None and wanted == SessionFilter(archived=False))
+    _show(options, listed, numbered=start is None and wanted == SessionFilter(archived=False))
 
 
 def _pages(
@@ -93,9 +93,9 @@ def _place_of(session: SessionInfo) -> SessionCursor:
     return SessionCursor(active_at=session.active_at, id=session.id)
 
 
-def _show(ask: Ask, listed: Listed, *, numbered: bool) -> None:
+def _show(options: CommandOptions, listed: Listed, *, numbered: bool) -> None:
     """Print the list. A person sees numbers that name sessions, unless the list is filtered."""
-    if ask.json:
+    if options.json:
         screen.print_json(listed)
         return
     if not listed.sessions:

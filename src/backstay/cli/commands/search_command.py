@@ -2,7 +2,7 @@
 
 import click
 
-from backstay.cli.options import Ask, asks
+from backstay.cli.options import CommandOptions, session_options
 from backstay.cli.output import safe_text, screen
 from backstay.cli.session_names import SESSION, find
 from backstay.model.search.results import SearchHit
@@ -25,16 +25,22 @@ Examples:
 @click.option(
     "--limit", type=click.IntRange(1, 1_000), default=20, show_default=True, help="The maximum number of hits."
 )
-@asks
+@session_options
 def search(
-    ask: Ask, *, words: tuple[str, ...], session: str | None, tag: str | None, state: str | None, limit: int
+    options: CommandOptions,
+    *,
+    words: tuple[str, ...],
+    session: str | None,
+    tag: str | None,
+    state: str | None,
+    limit: int,
 ) -> None:
     """Search messages, best match first. Undone messages are not found; messages before a compaction are."""
     wanted = SessionFilter(tag=tag, state=state)  # type: ignore[arg-type]  # one of the choices above
-    with ask.store() as store:
-        only = None if session is None else find(store, session, ask.owner).id
-        page = store.search(" ".join(words), owner=ask.owner, filter=wanted, session=only, limit=limit)
-    if ask.json:
+    with options.store() as store:
+        only = None if session is None else find(store, session, options.owner).id
+        page = store.search(" ".join(words), owner=options.owner, filter=wanted, session=only, limit=limit)
+    if options.json:
         screen.print_json(page)
         return
     for hit in page.hits:

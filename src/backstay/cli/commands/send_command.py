@@ -9,7 +9,7 @@ import click
 
 from backstay.cli import answering
 from backstay.cli.answering import AgentOptions, AnyApp, AnyTurn
-from backstay.cli.options import Ask, asks
+from backstay.cli.options import CommandOptions, session_options
 from backstay.cli.output import screen
 from backstay.cli.session_names import SESSION, find, workspace
 from backstay.errors import Conflict, NotFound, Rejected
@@ -52,9 +52,9 @@ Examples:
 )
 @answering.wait_option
 @answering.unserved_option
-@asks
+@session_options
 def send(
-    ask: Ask,
+    options: CommandOptions,
     *,
     text: Sequence[str],
     session: str | None,
@@ -81,8 +81,8 @@ def send(
     if request_id is not None and not (session or address or directory or last):
         raise click.UsageError("--request-id needs a session: add --session, --address, --workspace or --last.")
     words = answering.text_of(text, optional=bool(attach))
-    who = answering.agent_options(ask, agent)
-    to = _target(ask, session, address, directory, scope, last=last)
+    selected = answering.agent_options(options, agent)
+    to = _target(options, session, address, directory, scope, last=last)
 
     def send(app: AnyApp) -> AnyTurn:
         content = answering.with_files(app, words, attach)
@@ -93,7 +93,7 @@ def send(
                 content,
                 request_id=request_id,
                 if_busy=if_busy,
-                agent=who.name or "default",
+                agent=selected.name or "default",
                 # Without --agent there is no name to misspell: any later `backstay` serves the default agent.
                 allow_unserved=allow_unserved or agent is None,
             )
@@ -105,23 +105,31 @@ def send(
         return turn
 
     directory = to.path if isinstance(to, WorkspaceAddress) else None
-    answering.have_answered(ask, AgentOptions(who.specs, who.name or "default", directory), send, no_wait=no_wait)
+    answering.send_and_print(
+        options, AgentOptions(selected.specs, selected.name or "default", directory), send, no_wait=no_wait
+    )
 
 
 def _target(
-    ask: Ask, session: str | None, address: str | None, directory: str | None, scope: str | None, *, last: bool
+    options: CommandOptions,
+    session: str | None,
+    address: str | None,
+    directory: str | None,
+    scope: str | None,
+    *,
+    last: bool,
 ) -> Address | SessionId | None:
     if address is not None:
         return Address.parse(address)
     if directory is not None:
         # For a server on another machine, the workspace address must name our host.
-        return workspace(directory, scope, None if ask.is_local else socket.gethostname())
+        return workspace(directory, scope, None if options.is_local else socket.gethostname())
     if session is None and not last:
         return None
-    with ask.store() as store:
+    with options.store() as store:
         if session is not None:
-            return find(store, session, ask.owner).id
-        newest = store.list(owner=ask.owner, limit=1).sessions
+            return find(store, session, options.owner).id
+        newest = store.list(owner=options.owner, limit=1).sessions
     if not newest:
         raise NotFound("there is no session yet", hint="Leave out --last to create one.")
     return newest[0].id

@@ -6,7 +6,7 @@ from contextlib import suppress
 import click
 
 from backstay.cli.commands.list_command import state_of
-from backstay.cli.options import Ask, asks
+from backstay.cli.options import CommandOptions, session_options
 from backstay.cli.output import conversation_text, safe_text, screen
 from backstay.cli.session_names import SESSION, find, window_of
 from backstay.cli.session_store import SessionStore
@@ -32,20 +32,20 @@ _COLOURS = {"user": "green", "assistant": "cyan", "tool": "magenta", "system": "
 @click.option("--window", help="A window other than the current one: its id, or its number in `backstay lineage`.")
 @click.option("--last", type=click.IntRange(0), help="Show only this many of the last messages.")
 @click.option("--whole", is_flag=True, help="Do not shorten the arguments and results of tools.")
-@asks
-def show(ask: Ask, *, session: str, window: str | None, last: int | None, whole: bool) -> None:
+@session_options
+def show(options: CommandOptions, *, session: str, window: str | None, last: int | None, whole: bool) -> None:
     """Show a session and its messages.
 
     SESSION is an id, the beginning of one, or an address that points to it.
     """
-    with ask.store() as store:
-        found = find(store, session, ask.owner)
+    with options.store() as store:
+        found = find(store, session, options.owner)
         here = None if window is None else window_of(store, found, window)
-        page = store.messages(found.id, owner=ask.owner, window=here, last=last)
-        calls = tuple(_calls(store, page.messages, found.running, ask.owner))
-        addresses = store.addresses(found.id, owner=ask.owner)
-        turns = tuple(_turns(store, found, page.messages, ask.owner))
-    if ask.json:
+        page = store.messages(found.id, owner=options.owner, window=here, last=last)
+        calls = tuple(_calls(store, page.messages, found.running, options.owner))
+        addresses = store.addresses(found.id, owner=options.owner)
+        turns = tuple(_turns(store, found, page.messages, options.owner))
+    if options.json:
         screen.print_json(
             {
                 "session": found,

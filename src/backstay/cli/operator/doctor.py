@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from backstay.cli.options import Ask, asks_store
+from backstay.cli.options import CommandOptions, store_options
 from backstay.cli.output import safe_text, screen
 from backstay.cli.output.exit_status import Exit
 from backstay.model.operations.findings import Finding, Rescue
@@ -35,8 +35,8 @@ _COLOURS = {"fine": "green", "note": "yellow", "wrong": "red"}
     type=click.Path(path_type=Path),
     help="Save the readable data of a damaged file into this new directory, and list the rest.",
 )
-@asks_store
-def doctor(ask: Ask, *, quick: bool, fix: bool, folder: Path | None) -> None:
+@store_options
+def doctor(options: CommandOptions, *, quick: bool, fix: bool, folder: Path | None) -> None:
     """Check a store from the disk to the last message, and report problems and what to do. Changes nothing.
 
     With --fix: make the files private, end the turns of dead processes, remove dead workers, update or rebuild the
@@ -45,27 +45,27 @@ def doctor(ask: Ask, *, quick: bool, fix: bool, folder: Path | None) -> None:
     if folder is not None:
         if fix or quick:
             raise click.UsageError("--rescue cannot be combined with --fix or --quick.")
-        _rescue(ask, folder)
+        _rescue(options, folder)
         return
-    findings = _look(ask, quick=quick)
+    findings = _check(options, quick=quick)
     repairs = [one.repair for one in findings if one.repair is not None]
     if fix and repairs:
-        database_upkeep.repair(ask.db, repairs)
-        findings = _look(ask, quick=quick)
-    _print_findings(ask, findings, repairs=repairs if fix else [])
+        database_upkeep.repair(options.db, repairs)
+        findings = _check(options, quick=quick)
+    _print_findings(options, findings, repairs=repairs if fix else [])
     if any(one.level == "wrong" for one in findings):
         click.get_current_context().exit(Exit.UNSOUND)
 
 
-def _look(ask: Ask, *, quick: bool) -> list[Finding]:
+def _check(options: CommandOptions, *, quick: bool) -> list[Finding]:
     own = Finding(about="Backstay", level="fine", detail=version("backstay"))
     with screen.progress() as report:
-        return [own, *database_upkeep.checkup(ask.db, quick=quick, progress=report)]
+        return [own, *database_upkeep.checkup(options.db, quick=quick, progress=report)]
 
 
-def _print_findings(ask: Ask, findings: list[Finding], *, repairs: Sequence[str]) -> None:
+def _print_findings(options: CommandOptions, findings: list[Finding], *, repairs: Sequence[str]) -> None:
     wrong = [one for one in findings if one.level == "wrong"]
-    if ask.json:
+    if options.json:
         screen.print_json({"sound": not wrong, "fixed": repairs, "findings": findings})
         return
     width = max(len(one.about) for one in findings)
@@ -81,10 +81,10 @@ def _print_findings(ask: Ask, findings: list[Finding], *, repairs: Sequence[str]
     screen.print_line("Nothing is wrong." if not wrong else f"{screen.counted(len(wrong), 'problem')} found.")
 
 
-def _rescue(ask: Ask, folder: Path) -> None:
+def _rescue(options: CommandOptions, folder: Path) -> None:
     with screen.progress() as report:
-        rescue = database_upkeep.rescue(ask.db, folder.expanduser().absolute(), progress=report)
-    if ask.json:
+        rescue = database_upkeep.rescue(options.db, folder.expanduser().absolute(), progress=report)
+    if options.json:
         screen.print_json(rescue)
     else:
         _print_rescue(rescue)

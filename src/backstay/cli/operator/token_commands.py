@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import click
 
-from backstay.cli.options import Ask, asks_store
+from backstay.cli.options import CommandOptions, store_options
 from backstay.cli.output import screen
 from backstay.errors import NotFound
 from backstay.model.token import Token, TokenAccess
@@ -70,16 +70,16 @@ def tokens() -> None:
 @click.argument("name")
 @click.option("--read-only", is_flag=True, help="Allow the token to read everything and to change nothing.")
 @click.option("--expires-in", type=DURATION, help="How long it is valid: 90d, 12h, 30m, 45s. [default: forever]")
-@asks_store
-def add(ask: Ask, *, name: str, read_only: bool, expires_in: float | None) -> None:
+@store_options
+def add(options: CommandOptions, *, name: str, read_only: bool, expires_in: float | None) -> None:
     """Create a token called NAME and print it. It is shown only once; the store keeps only its hash."""
     from backstay.server.auth.authenticator import digest, new_secret  # noqa: PLC0415  # it loads the runtime
 
     secret = new_secret()
-    with open_store(ask.db) as store:
+    with open_store(options.db) as store:
         access: TokenAccess = "read" if read_only else "full"
-        made = store.add_token(owner=ask.owner, name=name, hash=digest(secret), access=access, seconds=expires_in)
-    if ask.json:
+        made = store.add_token(owner=options.owner, name=name, hash=digest(secret), access=access, seconds=expires_in)
+    if options.json:
         screen.print_json({"token": made, "secret": secret})
     else:
         screen.print_line(secret)
@@ -87,20 +87,20 @@ def add(ask: Ask, *, name: str, read_only: bool, expires_in: float | None) -> No
 
 
 @tokens.command("list", epilog=LIST)
-@asks_store
-def show(ask: Ask) -> None:
+@store_options
+def show(options: CommandOptions) -> None:
     """Show the tokens and signed-in browsers of all owners.
 
     With --owner, only those of one. The secrets are not shown: they are not stored.
     """
-    with ask.database() as store:
-        found = store.tokens(owner=_named_owner(ask))
-    if ask.json:
+    with options.database() as store:
+        found = store.tokens(owner=_named_owner(options))
+    if options.json:
         screen.print_json({"tokens": found})
     elif found:
         screen.table(["TOKEN", "MADE", "EXPIRES", "KIND", "ACCESS", "OWNER", "NAME"], [_row(one) for one in found])
     else:
-        owner = _named_owner(ask)
+        owner = _named_owner(options)
         whose = "There are" if owner is None else f"{owner!r} has"
         screen.note(f"{whose} no tokens. `backstay tokens add NAME` creates one.")
 
@@ -112,21 +112,21 @@ def _row(one: Token) -> list[str]:
 
 @tokens.command("revoke", epilog=REVOKE)
 @click.argument("token", metavar="NAME|ID")
-@asks_store
-def revoke(ask: Ask, *, token: str) -> None:
+@store_options
+def revoke(options: CommandOptions, *, token: str) -> None:
     """Revoke a token on every server, at once. Without --owner, the token may be of any owner."""
-    with ask.database() as store:
-        found = _only(token, store.tokens(owner=_named_owner(ask)))
-        gone = store.revoke_token(found.id, owner=found.owner)
-    if ask.json:
-        screen.print_json({"revoked": gone})
+    with options.database() as store:
+        found = _only(token, store.tokens(owner=_named_owner(options)))
+        revoked = store.revoke_token(found.id, owner=found.owner)
+    if options.json:
+        screen.print_json({"revoked": revoked})
     else:
-        screen.facts([(f"revoked {gone.id}", gone.name)])
+        screen.facts([(f"revoked {revoked.id}", revoked.name)])
 
 
-def _named_owner(ask: Ask) -> str | None:
+def _named_owner(options: CommandOptions) -> str | None:
     """Return the owner that a flag, a variable or the settings file names; None means all owners."""
-    return None if ask.effective.sources["owner"] == "default" else ask.owner
+    return None if options.effective.sources["owner"] == "default" else options.owner
 
 
 def _only(name: str, tokens: Sequence[Token]) -> Token:
@@ -141,8 +141,8 @@ def _only(name: str, tokens: Sequence[Token]) -> Token:
 
 
 @click.command(epilog=LINK, short_help="Print a link that signs in one browser.")
-@asks_store
-def link(ask: Ask) -> None:
+@store_options
+def link(options: CommandOptions) -> None:
     """Print a link that signs in one browser, once, within 15 minutes.
 
     It leads to the server that last started with this database, or else to the address in the settings.
@@ -150,10 +150,10 @@ def link(ask: Ask) -> None:
     from backstay.server.auth.first_token import make_link, recorded_origins, token_path  # noqa: PLC0415  # as above
     from backstay.server.auth.server_urls import origins_of  # noqa: PLC0415
 
-    with ask.database() as store:
-        origins = recorded_origins(token_path(ask.settings)) or origins_of(ask.settings, ask.settings.port)
-        url = f"{origins[0]}/login#{make_link(store, ask.owner)}"
-    if ask.json:
+    with options.database() as store:
+        origins = recorded_origins(token_path(options.settings)) or origins_of(options.settings, options.settings.port)
+        url = f"{origins[0]}/login#{make_link(store, options.owner)}"
+    if options.json:
         screen.print_json({"url": url})
     else:
         screen.print_line(url)

@@ -1,4 +1,4 @@
-"""A question before something that cannot be undone."""
+"""A confirmation before an action that cannot be undone."""
 
 import sys
 
@@ -9,7 +9,7 @@ from backstay.errors import Conflict
 
 
 def confirm(question: str, *, otherwise: str) -> None:
-    """Ask a person; raise `Conflict`, which says `otherwise`, if the answer is no or there is none."""
+    """Ask a person; raise `Conflict` with the text `otherwise` if the answer is no or there is none."""
     try:
         agreed = click.confirm(question, err=True)
     except click.Abort:

@@ -26,7 +26,7 @@ _HINT = 'Write {"text": "…"} to send a message, or {"call": "…", "approved":
 
 
 class _Start(Protocol):
-    def __call__(self, doing: Coroutine[object, object, T]) -> "asyncio.Task[T]": ...
+    def __call__(self, coroutine: Coroutine[object, object, T]) -> "asyncio.Task[T]": ...
 
 
 class SendText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,43 +42,43 @@ class Decide(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     approved: bool
 
 
-class Machine:
+class JsonChat:
     """A chat with a program, until its input has ended and all its turns have ended."""
 
     def __init__(self, exchange: Exchange, session: SessionInfo) -> None:
         self._exchange, self._session = exchange, session
-        self._own: list[TurnId] = []
+        self._own_turns: list[TurnId] = []
         self._outcomes: dict[TurnId, Outcome] = {}
-        self._asking: dict[str, TurnId] = {}
+        self._undecided: dict[str, TurnId] = {}
         self._news = asyncio.Event()
         self._executing = asyncio.Lock()
 
     async def run(self, program: PipeInput) -> Exit:
         """Execute the program's input; return the status of its first turn that did not complete, if there is one."""
         lines: asyncio.Queue[str | None] = asyncio.Queue()
-        async with _together() as start:
-            writing = start(self._write_events())
-            doing = start(self._do_all(lines, program))
-            stopping = start(_read_inputs(lines, program))
-            await asyncio.wait([writing, doing, stopping], return_when=asyncio.FIRST_COMPLETED)
-            if doing.done():
-                return doing.result()
-            if writing.done():
-                writing.result()
+        async with _task_group() as start:
+            writer = start(self._write_events())
+            execution = start(self._execute_all(lines, program))
+            stop = start(_read_inputs(lines, program))
+            await asyncio.wait([writer, execution, stop], return_when=asyncio.FIRST_COMPLETED)
+            if execution.done():
+                return execution.result()
+            if writer.done():
+                writer.result()
                 raise NotFound(f"{self._session.id} was deleted", hint="--new creates another session.")
-            if stopping.result() == "exit":
-                return self._ending() if self._is_answered() else Exit.INTERRUPTED
+            if stop.result() == "exit":
+                return self._exit_status() if self._is_answered() else Exit.INTERRUPTED
             # A second Ctrl-C exits without waiting for the cancellation.
-            cancelling, again = start(self._cancel(doing)), start(_read_inputs(lines, program))
-            await asyncio.wait([writing, cancelling, again], return_when=asyncio.FIRST_COMPLETED)
+            cancellation, again = start(self._cancel(execution)), start(_read_inputs(lines, program))
+            await asyncio.wait([writer, cancellation, again], return_when=asyncio.FIRST_COMPLETED)
             return Exit.STOPPED
 
     # --- events -----------------------------------------------------------------------------------------------------
 
     async def _write_events(self) -> None:
         """Write every event from now on, from all clients, until the session is deleted."""
-        async with aclosing(self._exchange.follow(self._session.id, self._session.last_event)) as value:
-            async for one in value:
+        async with aclosing(self._exchange.follow(self._session.id, self._session.last_event)) as events:
+            async for one in events:
                 if isinstance(one, Event):
                     # On a thread: a program that reads slowly must not block the agent in this process.
                     await asyncio.to_thread(screen.print_json, {"event": one})
@@ -88,65 +88,67 @@ class Machine:
     def _note(self, event: Event) -> None:
         match event.body:
             case ToolCalled(call=call) if call.approval and event.turn:
-                self._asking[call.id] = event.turn
+                self._undecided[call.id] = event.turn
             case ApprovalDecided(call=call_id, run_again=False):
-                self._asking.pop(call_id, None)
+                self._undecided.pop(call_id, None)
             case ToolReturned(result=result):
-                self._asking.pop(result.id, None)
+                self._undecided.pop(result.id, None)
             case TurnEnded(outcome=outcome) | TurnFolded(outcome=outcome) if event.turn and outcome is not None:
                 self._outcomes[event.turn] = outcome
                 if not (isinstance(outcome, Interrupted) and outcome.waiting_for_approval):
-                    self._asking = {call_id: turn for call_id, turn in self._asking.items() if turn != event.turn}
+                    self._undecided = {call_id: turn for call_id, turn in self._undecided.items() if turn != event.turn}
             case _:
                 pass
 
     # --- input ------------------------------------------------------------------------------------------------------
 
-    async def _do_all(self, lines: "asyncio.Queue[str | None]", program: PipeInput) -> Exit:
+    async def _execute_all(self, lines: "asyncio.Queue[str | None]", program: PipeInput) -> Exit:
         """Execute the lines one after the other; at the end of the input, wait until all turns have ended."""
         while (line := await lines.get()) is not None:
             if line.strip():
-                order = _read(line)
+                parsed = _parse(line)
                 async with self._executing:
-                    await self._do(order)
-                await self._until(lambda: bool(self._asking) or self._is_answered())
+                    await self._execute(parsed)
+                await self._wait_until(lambda: bool(self._undecided) or self._is_answered())
             program.resume()
-        await self._until(self._is_answered)
-        return self._ending()
+        await self._wait_until(self._is_answered)
+        return self._exit_status()
 
-    async def _do(self, order: SendText | Decide) -> None:
-        match order:
+    async def _execute(self, parsed: SendText | Decide) -> None:
+        match parsed:
             case SendText(text=text):
                 key = uuid4().hex
-                self._own.append(await self._exchange.send(self._session.id, text, request_id=key, if_busy="enqueue"))
+                self._own_turns.append(
+                    await self._exchange.send(self._session.id, text, request_id=key, if_busy="enqueue")
+                )
             case Decide(call=call, approved=approved):
-                if call not in self._asking:
+                if call not in self._undecided:
                     raise NothingToDo(
                         f"tool call {call!r} does not need approval",
                         hint="Calls that do have `approval` in their event.",
                     )
-                await self._exchange.decide(self._asking[call], call, approved=approved)
-                self._asking.pop(call, None)
+                await self._exchange.decide(self._undecided[call], call, approved=approved)
+                self._undecided.pop(call, None)
 
-    async def _cancel(self, doing: "asyncio.Task[Exit]") -> None:
+    async def _cancel(self, execution: "asyncio.Task[Exit]") -> None:
         """Cancel all own turns that have not ended. The lock waits for a submission under way, to cancel it too."""
         async with self._executing:
-            doing.cancel()
-        for turn in self._own:
+            execution.cancel()
+        for turn in self._own_turns:
             if turn not in self._outcomes:
                 await self._exchange.cancel(turn)
-        await self._until(self._is_answered)
+        await self._wait_until(self._is_answered)
 
-    async def _until(self, true: Callable[[], bool]) -> None:
-        while not true():
+    async def _wait_until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
             self._news.clear()
             await self._news.wait()
 
     def _is_answered(self) -> bool:
-        return all(turn in self._outcomes for turn in self._own)
+        return all(turn in self._outcomes for turn in self._own_turns)
 
-    def _ending(self) -> Exit:
-        outcomes = (self._outcomes[turn] for turn in self._own)
+    def _exit_status(self) -> Exit:
+        outcomes = (self._outcomes[turn] for turn in self._own_turns)
         return next((ENDINGS[type(one)] for one in outcomes if not isinstance(one, Completed)), Exit.COMPLETED)
 
 
@@ -159,7 +161,7 @@ async def _read_inputs(lines: "asyncio.Queue[str | None]", program: PipeInput) -
         lines.put_nowait(user_input.text if isinstance(user_input, TypedLine) else None)
 
 
-def _read(line: str) -> SendText | Decide:
+def _parse(line: str) -> SendText | Decide:
     """Parse a line of the input."""
     try:
         value = msgspec.json.decode(line.encode(errors=PipeInput.UNREADABLE))
@@ -171,12 +173,12 @@ def _read(line: str) -> SendText | Decide:
 
 
 @asynccontextmanager
-async def _together() -> AsyncIterator[_Start]:
+async def _task_group() -> AsyncIterator[_Start]:
     """A group of tasks; all are cancelled and awaited when the block is left."""
     tasks: list[asyncio.Task[object]] = []
 
-    def start(doing: Coroutine[object, object, T]) -> "asyncio.Task[T]":
-        task = asyncio.create_task(doing)
+    def start(coroutine: Coroutine[object, object, T]) -> "asyncio.Task[T]":
+        task = asyncio.create_task(coroutine)
         tasks.append(task)
         return task
 
