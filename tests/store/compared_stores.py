@@ -228,7 +228,7 @@ class TwoStores:
 
     def _compare_fields(self, session: PlainSession, real: SessionInfo) -> None:
         assert real.window == session.window.id
-        assert real.state == session.standing(self.clock.now())
+        assert real.state == session.state_at(self.clock.now())
         assert real.length == len(session.messages)
         assert (real.waiting, real.held) == (len(session.queue), len(session.queue) - len(session.ready))
         assert real.turns == session.turns

@@ -136,9 +136,9 @@ class PlainSession:
     def shown_expiry(self, now: int) -> int | None:
         """The shown expiry: never in the past while a turn runs or waits."""
         limit = self.expires_at()
-        return limit if limit is None or self.standing(now) != "open" else max(limit, now)
+        return limit if limit is None or self.state_at(now) != "open" else max(limit, now)
 
-    def standing(self, now: int) -> State:
+    def state_at(self, now: int) -> State:
         limit = self.expires_at()
         lapsed = limit is not None and limit <= now and self.running is None and not self.queue
         return "expired" if self.state == "open" and lapsed else self.state
@@ -290,10 +290,10 @@ class PlainStore:
 
     def end(self, session: PlainSession) -> None:
         self.meet(session)
-        standing = session.standing(self.clock.now())
-        if standing == "expired":
+        state = session.state_at(self.clock.now())
+        if state == "expired":
             raise SessionExpired
-        if standing == "ended":
+        if state == "ended":
             return
         if session.running is not None:
             self._end(session, "cancelled")
@@ -314,7 +314,7 @@ class PlainStore:
 
     def collect(self, keep_closed_for: float | None) -> tuple[int, int, int]:
         now = self.clock.now()
-        lapsed = [one for one in self.sessions if one.state == "open" and one.standing(now) == "expired"]
+        lapsed = [one for one in self.sessions if one.state == "open" and one.state_at(now) == "expired"]
         for session in lapsed:
             self._close(session, "expired")
         if keep_closed_for is None:
@@ -556,9 +556,9 @@ class PlainStore:
         session, generation = self.addresses.get((owner, address), (None, 0))
         if session is not None:
             self.meet(session)
-            if session.standing(self.clock.now()) == "open" and (idle is not None or absolute is not None):
+            if session.state_at(self.clock.now()) == "open" and (idle is not None or absolute is not None):
                 session.idle, session.absolute = idle, absolute
-            if session.standing(self.clock.now()) == "open":
+            if session.state_at(self.clock.now()) == "open":
                 return session, "resumed", generation
             if session.state == "open":
                 self._close(session, "expired")
@@ -711,10 +711,10 @@ class PlainStore:
         return frozenset([to, *leading] if session is not None else [to])
 
     def _require_open(self, session: PlainSession) -> None:
-        standing = session.standing(self.clock.now())
-        if standing == "ended":
+        state = session.state_at(self.clock.now())
+        if state == "ended":
             raise SessionEnded
-        if standing == "expired":
+        if state == "expired":
             raise SessionExpired
 
     def _require_idle(self, session: PlainSession, expect_revision: int | None) -> None:

@@ -84,10 +84,10 @@ class Sessions(RuleBasedStateMachine):
     def idle(self, session: PlainSession) -> bool:
         """Whether there is a message, and no turn runs or waits."""
         busy = session.running is not None or bool(session.queue)
-        return bool(session.messages) and not busy and session.standing(self.clock.now()) == "open"
+        return bool(session.messages) and not busy and session.state_at(self.clock.now()) == "open"
 
     def open(self, session: PlainSession) -> bool:
-        return session.standing(self.clock.now()) == "open"
+        return session.state_at(self.clock.now()) == "open"
 
     def speaker(self, pick: int) -> PlainTurn:
         """A running turn; there must be one."""

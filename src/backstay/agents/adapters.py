@@ -60,7 +60,7 @@ class FunctionAgent:
         """Do nothing: there is nothing to release."""
 
 
-class Maker:
+class AgentFactory:
     """Provides the agent for a turn: `shared` serves every turn; without it, `make` creates one for each session."""
 
     def __init__(self, live: Live | None = None, shared: Agent | None = None) -> None:
@@ -104,17 +104,17 @@ def output_of(agent: Agent, turn: AgentTurn) -> AsyncIterator[Body]:
     )
 
 
-def maker_of(agent: AgentLike) -> Maker:
-    """Return the maker of an agent: a class or `live(…)` makes one agent for each session, all else serves every turn.
+def agent_factory(agent: AgentLike) -> AgentFactory:
+    """Return a factory: a class or `live(…)` makes one agent for each session, all else serves every turn.
 
     Raises:
         ConfigError: The value is not an agent and cannot be adapted to one.
     """
     if isinstance(agent, Live):
-        return Maker(agent)
+        return AgentFactory(agent)
     if inspect.isclass(agent) and hasattr(agent, "stream"):
-        return Maker(Live(cast(Make, agent)))  # whether its objects are agents is checked when one is created
-    return Maker(shared=_shared(agent))
+        return AgentFactory(Live(cast(Make, agent)))  # whether its objects are agents is checked when one is created
+    return AgentFactory(shared=_shared(agent))
 
 
 def _shared(agent: AgentLike) -> Agent:

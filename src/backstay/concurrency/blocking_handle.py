@@ -17,7 +17,7 @@ T = TypeVar("T")
 H = TypeVar("H")
 H_co = TypeVar("H_co", covariant=True)
 
-STUBBORN_SECONDS = 2.0
+UNRESPONSIVE_SECONDS = 2.0
 
 
 class Portal:
@@ -80,8 +80,8 @@ class Portal:
             return
         with self._condition:
             self._closed = True
-        stubborn = self._bridge.wait(self._end_all()) or not self._wait_for_calls()
-        if not stubborn:
+        unresponsive = self._bridge.wait(self._end_all()) or not self._wait_for_calls()
+        if not unresponsive:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
@@ -100,7 +100,7 @@ class Portal:
     def _wait_for_calls(self) -> bool:
         """Wait for the threads that began a call before the app was closed; each gets `StoreUnavailable`."""
         with self._condition:
-            return self._condition.wait_for(lambda: not self._calls, STUBBORN_SECONDS)
+            return self._condition.wait_for(lambda: not self._calls, UNRESPONSIVE_SECONDS)
 
     def _require_open(self) -> None:
         if self._closed:
@@ -112,8 +112,8 @@ class Portal:
         for task in others:
             task.cancel()
         if others:
-            _, stubborn = await asyncio.wait(others, timeout=STUBBORN_SECONDS)
-            if stubborn:
+            _, unresponsive = await asyncio.wait(others, timeout=UNRESPONSIVE_SECONDS)
+            if unresponsive:
                 return True
         await self._loop.shutdown_asyncgens()
         return False
@@ -134,8 +134,8 @@ class _Steps(Generic[T]):
     async def close(self) -> None:
         """Close the iterator, after a step that Ctrl-C cancelled has ended. A step that ignores it is abandoned."""
         if self._task is not None:
-            _, stubborn = await asyncio.wait({self._task}, timeout=STUBBORN_SECONDS)
-            if stubborn:
+            _, unresponsive = await asyncio.wait({self._task}, timeout=UNRESPONSIVE_SECONDS)
+            if unresponsive:
                 return
         close = getattr(self._items, "aclose", None)
         if close is not None:

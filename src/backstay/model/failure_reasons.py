@@ -31,19 +31,19 @@ def raised_by(error: BaseException) -> BaseException:
             return error
 
 
-def reason_of(error: BaseException, turn: TurnId, who: str = "the agent") -> str:
+def reason_of(error: BaseException, turn: TurnId, source: str = "the agent") -> str:
     """Why a turn or a call failed: the message of our own error, or the type of a foreign one and the turn's id."""
     error = raised_by(error)
     if isinstance(error, BackstayError):
-        return own_words(error)
-    return f"{who} raised {_type_of(error)} (turn {turn}; the log has the traceback)"
+        return message_of(error)
+    return f"{source} raised {_type_of(error)} (turn {turn}; the log has the traceback)"
 
 
-def failure_of(error: BaseException, turn: TurnId, who: str = "the agent") -> Failed:
+def failure_of(error: BaseException, turn: TurnId, source: str = "the agent") -> Failed:
     """The outcome of a turn whose agent, or whose output, raised this error."""
     error = raised_by(error)
     if not isinstance(error, BackstayError):
-        return Failed(reason_of(error, turn, who), code="agent_raised")
+        return Failed(reason_of(error, turn, source), code="agent_raised")
     try:
         text, hint = str(error.args[0] if error.args else ""), str(error.hint)
     except Exception:  # noqa: BLE001  # an author's subclass may fail to spell itself
@@ -62,7 +62,7 @@ def code_of(kind: type[BackstayError]) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
 
 
-def own_words(error: BackstayError) -> str:
+def message_of(error: BackstayError) -> str:
     """The message of a `BackstayError`, short enough to be stored."""
     try:
         text = str(error)

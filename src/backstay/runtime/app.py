@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from backstay.agents.adapters import AgentLike, maker_of
+from backstay.agents.adapters import AgentLike, agent_factory
 from backstay.clock import Clock, SystemClock
 from backstay.errors import ConfigError, Conflict, NotFound, SessionBusy, StoreError
 from backstay.model.codec import check_name
@@ -157,7 +157,7 @@ class App(OwnerSessions):
         self._compaction, self._pooling, self._per_owner = compaction, pooling, per_owner
         # Without a clock the store uses its own; on PostgreSQL that is the database server's.
         self._where, self._clock, self._limits = where, clock, limits
-        self._makers = {name: maker_of(agent) for name, agent in agents.items()}
+        self._agent_factories = {name: agent_factory(agent) for name, agent in agents.items()}
         self._timing, self._lease_seconds, self._notify = timing, lease_seconds, notify
         self._is_opening = False
         self._claim_at_next_poll = False
@@ -369,7 +369,7 @@ class App(OwnerSessions):
         return Runner(
             store,
             notifier,
-            self._makers,
+            self._agent_factories,
             Pool(store, self._pooling, self._per_owner, grace, now),
             Compactor(store, self._compaction, grace=grace, now=now),
             timing=self._timing,

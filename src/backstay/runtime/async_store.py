@@ -68,12 +68,12 @@ class AsyncStore:
     async def _read(self, command: Read[T]) -> T:
         """Run a read here if it is short: a switch to another thread and back takes longer than most reads."""
         if not command.long:
-            await self._let_others_run()
+            await self._yield_to_loop()
             with suppress(WouldBlock):
                 return self._store.read_now(command)
         return await self._loop.run_in_executor(self._threads, self._store.run, command)
 
-    async def _let_others_run(self) -> None:
+    async def _yield_to_loop(self) -> None:
         """Suspend a task after some short reads in a row: a task that only reads would never let the loop go on."""
         if self._short_reads == 0:
             self._loop.call_soon(self._forget_short_reads)

@@ -35,8 +35,8 @@ class OwnerLimits(msgspec.Struct, frozen=True, kw_only=True):
 class RunningTurns:
     """The number of turns of each owner that run in this process or are about to start."""
 
-    def __init__(self, limit: int | None, on_room: Callable[[], None]) -> None:
-        self._limit, self._on_room = limit, on_room
+    def __init__(self, limit: int | None, on_capacity: Callable[[], None]) -> None:
+        self._limit, self._on_capacity = limit, on_capacity
         self._counts: Counter[str] = Counter()
 
     def is_full(self, owner: str) -> bool:
@@ -67,7 +67,7 @@ class RunningTurns:
         if not self._counts[owner]:
             del self._counts[owner]
         if was_full:
-            self._on_room()
+            self._on_capacity()
 
     @contextmanager
     def reserved(self, owner: str) -> Iterator[bool]:

@@ -75,7 +75,7 @@ async def _serve(
         if settings.workers > 1 or settings.demo or settings.reload:
             await Supervisor(settings, listener, stopping, why).run()
             return
-        only = _OnlyWorker(settings, listener)
+        only = _SingleWorker(settings, listener)
         try:
             await worker.run(settings, listener, stopping, only, why=why)
         finally:
@@ -86,7 +86,7 @@ async def _prepared(
     settings: Settings, listener: socket.socket, stopping: Shutdown, prepare: Callable[[], Serving]
 ) -> Serving | None:
     """Prepare the store and return the announcement; None if a stop signal came first."""
-    only = _OnlyWorker(settings, listener)
+    only = _SingleWorker(settings, listener)
     preparing = asyncio.ensure_future(retry_opening(partial(asyncio.to_thread, prepare), only.waiting))
     try:
         with stopping.handled_by(lambda _: preparing.cancel()):
@@ -97,7 +97,7 @@ async def _prepared(
         await only.stand_in.close()
 
 
-class _OnlyWorker:
+class _SingleWorker:
     """Reports to the stand-in how far this process is with opening the store."""
 
     def __init__(self, settings: Settings, listener: socket.socket) -> None:

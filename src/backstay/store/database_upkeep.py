@@ -8,7 +8,16 @@ from pathlib import Path
 from types import ModuleType
 
 from backstay.errors import ConfigError, StoreUnavailable
-from backstay.model.operations.findings import Contents, Copied, Finding, ProgressCallback, Repair, Rescue, Room, Schema
+from backstay.model.operations.findings import (
+    Contents,
+    Copied,
+    Finding,
+    ProgressCallback,
+    Repair,
+    Rescue,
+    Schema,
+    SpaceUsage,
+)
 from backstay.store import is_postgres, load_postgres, open_store, sqlite_path
 from backstay.store.sqlite.maintenance import checkup as sqlite_checkup
 from backstay.store.sqlite.maintenance import rescue as sqlite_rescue
@@ -23,15 +32,15 @@ def schema(where: str | Path) -> Schema:
     return found
 
 
-def room(where: str | Path) -> Room:
+def room(where: str | Path) -> SpaceUsage:
     """The size of the database, and how much of it a vacuum would free."""
-    found: Room = _postgres().room(str(where)) if is_postgres(where) else sqlite_upkeep.room(_file(where))
+    found: SpaceUsage = _postgres().room(str(where)) if is_postgres(where) else sqlite_upkeep.room(_file(where))
     return found
 
 
-def vacuum(where: str | Path) -> Room:
+def vacuum(where: str | Path) -> SpaceUsage:
     """Free unused space; returns the size afterwards. On SQLite, writers wait meanwhile."""
-    found: Room = _postgres().vacuum(str(where)) if is_postgres(where) else sqlite_upkeep.vacuum(_file(where))
+    found: SpaceUsage = _postgres().vacuum(str(where)) if is_postgres(where) else sqlite_upkeep.vacuum(_file(where))
     return found
 
 

@@ -30,7 +30,7 @@ class WouldBlock(Exception):
     """A read would take long, or wait, on the thread that asked for it. Run it on another thread."""
 
 
-class Holding(NamedTuple):
+class SeenLease(NamedTuple):
     """A session with a holder: its owner, and the lease."""
 
     owner: str
@@ -41,7 +41,7 @@ class Transaction(Protocol):
     """One transaction, as a verb sees it: atomic, all of its statements or none."""
 
     @property
-    def met(self) -> list[Holding]:
+    def seen_leases(self) -> list[SeenLease]:
         """The holdings in the session rows that the verb has read, as `session_row.note_holder` records them."""
         ...
 

@@ -25,7 +25,7 @@ class Rows(Generic[T]):
         LookupError: The columns of the statement are not the arguments of the type.
     """
 
-    __slots__ = ("_arranged", "_query", "_shape")
+    __slots__ = ("_query", "_reorder", "_shape")
 
     def __init__(self, query: str, shape: Callable[..., T]) -> None:
         columns, arguments = columns_of(shared_statement(query)), signature(shape).parameters
@@ -33,24 +33,24 @@ class Rows(Generic[T]):
             raise LookupError(f"statement {query} returns {columns}, but {shape} takes {tuple(arguments)}")
         self._query, self._shape = query, shape
         # Puts the columns into the order of the arguments. Most rows have it already, which costs nothing per row.
-        self._arranged: Callable[[Row], Row] | None = None
+        self._reorder: Callable[[Row], Row] | None = None
         if any(argument.kind is Argument.KEYWORD_ONLY for argument in arguments.values()):
             self._shape = _by_keyword(shape, columns)
         elif columns != tuple(arguments):
-            self._arranged = itemgetter(*map(columns.index, arguments))
+            self._reorder = itemgetter(*map(columns.index, arguments))
 
     def one(self, tx: Transaction, /, **parameters: Parameter) -> T | None:
         """The first row, or None."""
         row = tx.one(self._query, **parameters)
         if row is None:
             return None
-        return self._shape(*row) if self._arranged is None else self._shape(*self._arranged(row))
+        return self._shape(*row) if self._reorder is None else self._shape(*self._reorder(row))
 
     def all(self, tx: Transaction, /, **parameters: Parameter) -> list[T]:
         """All rows."""
         rows: Iterable[Row] = tx.all(self._query, **parameters)
-        if self._arranged is not None:
-            rows = map(self._arranged, rows)
+        if self._reorder is not None:
+            rows = map(self._reorder, rows)
         # A thousand messages pass here at once: one call per row, which the interpreter makes itself.
         return [*starmap(self._shape, rows)]
 

@@ -27,7 +27,7 @@ from backstay.model.ids import SessionId, TurnId, WindowId, WorkerId
 from backstay.model.lease import Lease
 from backstay.model.session import SessionInfo, SessionState, TitleBy
 from backstay.model.turn import Inbox, OpenTurn
-from backstay.store.engine import Holding, Transaction
+from backstay.store.engine import SeenLease, Transaction
 from backstay.store.rows import Rows
 
 # A session moves up in the list at most this often: people need no finer order, and each move rewrites an index.
@@ -112,7 +112,7 @@ class SessionRow(msgspec.Struct):
         idle = self.touched_at + self.idle_ttl
         return idle if self.expires_by is None else min(idle, self.expires_by)
 
-    def standing(self, now: int) -> SessionState:
+    def state_at(self, now: int) -> SessionState:
         """Open, ended or expired. Running and waiting turns postpone expiry."""
         if self.state == "ended":
             return "ended"
@@ -125,7 +125,7 @@ class SessionRow(msgspec.Struct):
     def _expiry_shown(self, now: int) -> int | None:
         """The earliest expiry: not before now while a running or waiting turn postpones it."""
         limit = self.expires_at()
-        return now if limit is not None and limit < now and self.standing(now) == "open" else limit
+        return now if limit is not None and limit < now and self.state_at(now) == "open" else limit
 
     def value(self, now: int) -> SessionInfo:
         """The session as a caller sees it."""
@@ -134,7 +134,7 @@ class SessionRow(msgspec.Struct):
         return SessionInfo(
             self.id,
             self.owner,
-            self.standing(now),
+            self.state_at(now),
             self.revision,
             self.context,
             self.fence,
@@ -168,10 +168,10 @@ class SessionRow(msgspec.Struct):
 
     def require_open(self, now: int) -> None:
         """Raise `SessionEnded` or `SessionExpired` unless the session accepts writes."""
-        standing = self.standing(now)
-        if standing == "ended":
+        state = self.state_at(now)
+        if state == "ended":
             raise SessionEnded(f"{self.id} was ended")
-        if standing == "expired":
+        if state == "expired":
             raise SessionExpired(f"{self.id} has expired")
 
     def mark_due(self, now: int) -> bool:
@@ -274,7 +274,7 @@ _seldom_changed = attrgetter(*(name for names in _SELDOM_CHANGED.values() for na
 def note_holder(tx: Transaction, session_row: SessionRow) -> SessionRow:
     """Record the holder of a session whose row was read: the store then checks whether it is gone."""
     if session_row.holder is not None and (lease := session_row.lease()) is not None:
-        tx.met.append(Holding(session_row.owner, lease))
+        tx.seen_leases.append(SeenLease(session_row.owner, lease))
     return session_row
 
 

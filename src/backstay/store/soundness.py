@@ -57,7 +57,7 @@ class _UnfinishedImports(NamedTuple):
 _LAST_MOVE = Rows("last_move", _LastMove)
 _UNFINISHED_IMPORTS = Rows("unfinished_imports", _UnfinishedImports)
 # A store that was made with higher limits than ours may hold more, and is sound.
-ANYTHING_GOES = Limits(**(dict.fromkeys(Limits.__struct_fields__, 1 << 50) | {"json_depth": 10_000}))
+NO_LIMITS = Limits(**(dict.fromkeys(Limits.__struct_fields__, 1 << 50) | {"json_depth": 10_000}))
 
 
 def examine(tx: Transaction, *, quick: bool, progress: ProgressCallback) -> Iterator[Finding]:
@@ -74,10 +74,10 @@ def examine(tx: Transaction, *, quick: bool, progress: ProgressCallback) -> Iter
 def _invariants(tx: Transaction, progress: ProgressCallback) -> Iterator[Finding]:
     sound = True
     for done, (query, sentence) in enumerate(_INVARIANTS.items(), 1):
-        culprits = sorted({str(found) for found in values(tx, query)})
-        if culprits:
+        violations = sorted({str(found) for found in values(tx, query)})
+        if violations:
             sound = False
-            yield Finding(about="invariants", level="wrong", detail=f"{sentence} {_named(culprits)}", hint=RESTORE)
+            yield Finding(about="invariants", level="wrong", detail=f"{sentence} {_named(violations)}", hint=RESTORE)
         progress("invariants", done, len(_INVARIANTS))
     if sound:
         yield Finding(about="invariants", level="fine", detail="event numbers, running turns and counts are consistent")
@@ -193,12 +193,12 @@ def _problem(tx: Transaction, session: SessionId, owner: str) -> str | None:
     try:
         with DocumentDraft() as draft:
             draft.fill(located(exporter.records(lambda verb: verb(tx), session, owner)))
-            inspect(draft, ANYTHING_GOES)
+            inspect(draft, NO_LIMITS)
     except BackstayError as error:
         return str(error.args[0])
     return None
 
 
-def _named(culprits: list[str]) -> str:
-    more = f" and {len(culprits) - _SHOWN} more" if len(culprits) > _SHOWN else ""
-    return ", ".join(culprits[:_SHOWN]) + more
+def _named(violations: list[str]) -> str:
+    more = f" and {len(violations) - _SHOWN} more" if len(violations) > _SHOWN else ""
+    return ", ".join(violations[:_SHOWN]) + more

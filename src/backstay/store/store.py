@@ -29,7 +29,7 @@ from backstay.store.commands.command import Read, Write
 from backstay.store.commands.housekeeping import DAY_MS
 from backstay.store.commands.input_checks import PAGE, check_filter, check_kind, check_limit, check_names, check_owner
 from backstay.store.commands.lookup import ANY
-from backstay.store.engine import Engine, Holding, Pending, Transaction, WouldBlock
+from backstay.store.engine import Engine, Pending, SeenLease, Transaction, WouldBlock
 from backstay.store.session_row import SessionRow
 from backstay.store.verbs import (
     agent_registry,
@@ -47,9 +47,9 @@ T = TypeVar("T")
 
 CATCH_UP_STEPS = 10
 # A read that finds a dead holder reads again; each time, another holder must have died since.
-LOOKS = 10
+MOST_ATTEMPTS = 10
 
-Seen = tuple[T, list[Holding]]
+Seen = tuple[T, list[SeenLease]]
 
 
 def _runs(command: Callable[P, Write[T] | Read[T]]) -> Callable[Concatenate["Store", P], T]:
@@ -141,7 +141,7 @@ class Store:
 
         def verb(tx: Transaction) -> T:
             value = read.verb(tx)
-            if any(self._engine.lapsed(lease) for _, lease in tx.met):
+            if any(self._engine.lapsed(lease) for _, lease in tx.seen_leases):
                 raise WouldBlock
             return value
 
@@ -675,16 +675,16 @@ class Store:
 
         It also reads again if another process ended the turn. A store that cannot be written returns its stored state.
         """
-        value, met = read(lambda tx: (verb(tx), tx.met))
-        for _ in range(LOOKS):
-            if not met or not self._end_gone(met):
+        value, seen_leases = read(lambda tx: (verb(tx), tx.seen_leases))
+        for _ in range(MOST_ATTEMPTS):
+            if not seen_leases or not self._end_lost_turns(seen_leases):
                 break
-            value, met = read(lambda tx: (verb(tx), tx.met))
+            value, seen_leases = read(lambda tx: (verb(tx), tx.seen_leases))
         return value
 
-    def _end_gone(self, met: Sequence[Holding]) -> bool:
+    def _end_lost_turns(self, seen_leases: Sequence[SeenLease]) -> bool:
         """End the turns whose holders are gone; whether what was read of them is out of date."""
-        gone = {lease.session: owner for owner, lease in met if self._engine.lapsed(lease)}
+        gone = {lease.session: owner for owner, lease in seen_leases if self._engine.lapsed(lease)}
         try:
             for session, owner in gone.items():
                 self._reap_one(session, owner)

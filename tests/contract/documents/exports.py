@@ -53,9 +53,9 @@ def nameless(document: Export) -> str:
     """A document with its ids numbered in the order they are met; without what a copy does not take with it."""
     requests = [turn.request and replace(turn.request, scope=None) for turn in document.turns]
     turns = tuple(replace(turn, request=own) for turn, own in zip(document.turns, requests, strict=True))
-    met: dict[str, str] = {}
+    numbers: dict[str, str] = {}
     text = replace(document, addresses=(), turns=turns).to_json().decode()
-    return _ID.sub(lambda found: met.setdefault(found[0], f"{found[1]} {len(met)}"), text)
+    return _ID.sub(lambda found: numbers.setdefault(found[0], f"{found[1]} {len(numbers)}"), text)
 
 
 def unheld(document: Export) -> Export:

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from backstay import Pooling, Text, live, open_store
-from backstay.agents.adapters import Configuration, Maker, maker_of
+from backstay.agents.adapters import AgentFactory, Configuration, agent_factory
 from backstay.agents.port import Agent, AgentTurn
 from backstay.model.content import Body
 from backstay.model.ids import SessionId, TurnId
@@ -50,14 +50,16 @@ class PoolSetup:
         self.store, self.pool, self.clock = store, pool, clock
         self.agents: list[CountingAgent] = []
 
-    def maker(self, kind: Callable[[], CountingAgent] = CountingAgent, configuration: Configuration = None) -> Maker:
+    def factory(
+        self, kind: Callable[[], CountingAgent] = CountingAgent, configuration: Configuration = None
+    ) -> AgentFactory:
         """Creates agents of this kind, and keeps a list of them."""
 
         def make() -> Agent:
             self.agents.append(kind())
             return self.agents[-1]
 
-        return maker_of(live(make, configuration=configuration))
+        return agent_factory(live(make, configuration=configuration))
 
     def session(self) -> SessionId:
         return self.store.create(owner=ME).id
@@ -72,10 +74,10 @@ class PoolSetup:
         """The end of a turn, as the store reports it."""
         return self.store.finish(opened, Completed(), bodies=[Text("hm")])
 
-    async def live_through(self, session: SessionId, maker: Maker) -> Agent:
+    async def live_through(self, session: SessionId, factory: AgentFactory) -> Agent:
         """One whole turn; the agent that answered it."""
         opened = self.open(session)
-        agent = await self.pool.take(opened, maker)
+        agent = await self.pool.take(opened, factory)
         self.pool.give_back(opened.id, self.finish(opened))
         return agent
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from backstay import Pooling, live
-from backstay.agents.adapters import maker_of
+from backstay.agents.adapters import agent_factory
 from backstay.errors import ConfigError, StoreUnavailable
 from backstay.model import message
 from backstay.model.content import Body, ToolCall, ToolResult
@@ -28,13 +28,13 @@ pytestmark = pytest.mark.engines("sqlite")
 
 async def test_a_hundred_takers_at_once_build_one_agent_and_have_it_one_after_the_other(path: Path) -> None:
     async with pool_setup(path) as setup:
-        maker, opened = setup.maker(), setup.open(setup.session())
+        factory, opened = setup.factory(), setup.open(setup.session())
         finished = replace(setup.finish(opened), context=opened.found)
         in_use: set[object] = set()
 
         async def use(number: int) -> None:
             turn = numbered(opened, number)
-            agent = await setup.pool.take(turn, maker)
+            agent = await setup.pool.take(turn, factory)
             assert agent not in in_use
             in_use.add(agent)
             await asyncio.sleep(0)
@@ -56,8 +56,8 @@ async def test_a_build_that_failed_is_not_kept_and_the_next_taker_builds(path: P
                 raise faults.pop(0)
             return CountingAgent()
 
-        maker, opened = maker_of(live(make)), setup.open(setup.session())
-        takers = [setup.pool.take(numbered(opened, number), maker) for number in range(3)]
+        factory, opened = agent_factory(live(make)), setup.open(setup.session())
+        takers = [setup.pool.take(numbered(opened, number), factory) for number in range(3)]
         answers = await asyncio.gather(*takers, return_exceptions=True)
         assert [type(answer) for answer in answers] == [OSError, ValueError, CountingAgent]
         statistics = setup.pool.statistics
@@ -67,9 +67,9 @@ async def test_a_build_that_failed_is_not_kept_and_the_next_taker_builds(path: P
 @pytest.mark.parametrize("made", [None, "an agent", object()])
 async def test_an_object_that_is_not_an_agent_is_rejected(path: Path, made: object) -> None:
     async with pool_setup(path) as setup:
-        maker = maker_of(live(lambda: made))  # type: ignore[arg-type,return-value]  # that is the point
+        factory = agent_factory(live(lambda: made))  # type: ignore[arg-type,return-value]  # that is the point
         with pytest.raises(ConfigError, match="is not an agent"):
-            await setup.pool.take(setup.open(setup.session()), maker)
+            await setup.pool.take(setup.open(setup.session()), factory)
         assert (setup.pool.statistics.kept, setup.pool.statistics.in_use) == (0, 0)
 
 
@@ -80,9 +80,9 @@ async def test_an_agent_may_be_awaited(path: Path) -> None:
             await asyncio.sleep(0)
             return CountingAgent()
 
-        session, maker = setup.session(), maker_of(live(make))
-        first = await setup.live_through(session, maker)
-        assert await setup.live_through(session, maker) is first
+        session, factory = setup.session(), agent_factory(live(make))
+        first = await setup.live_through(session, factory)
+        assert await setup.live_through(session, factory) is first
 
 
 class Failing(CountingAgent):
@@ -95,20 +95,20 @@ class Failing(CountingAgent):
 async def test_an_agent_that_fails_to_load_the_history_is_closed_and_raises(path: Path) -> None:
     async with pool_setup(path) as setup:
         with pytest.raises(LookupError, match="lost my notes"):
-            await setup.pool.take(setup.open(setup.session()), setup.maker(Failing))
+            await setup.pool.take(setup.open(setup.session()), setup.factory(Failing))
         await setup.pool.aclose()
         assert (setup.closed, setup.pool.statistics.failed, setup.pool.statistics.kept) == ([1], 1, 0)
 
 
 async def test_no_agent_is_lent_if_the_history_cannot_be_read(path: Path) -> None:
     async with pool_setup(path) as setup:
-        session, maker = setup.session(), setup.maker()
-        await setup.live_through(session, maker)
+        session, factory = setup.session(), setup.factory()
+        await setup.live_through(session, factory)
         setup.store.record(session, [message.user("by the way")], owner=ME)
         opened = setup.open(session)
         setup.store.close()
         with pytest.raises(StoreUnavailable):
-            await setup.pool.take(opened, maker)
+            await setup.pool.take(opened, factory)
         await setup.pool.aclose()
         assert setup.closed == [1, 1]
 
@@ -141,8 +141,8 @@ class Slow(CountingAgent):
 async def test_a_build_that_is_cancelled_leaves_room_for_the_next(path: Path) -> None:
     async with pool_setup(path) as setup:
         gate, opened = Gate(), setup.open(setup.session())
-        building = asyncio.create_task(setup.pool.take(opened, setup.maker(lambda: Slow([gate], deaf=False))))
-        waiting = asyncio.create_task(setup.pool.take(numbered(opened, 1), setup.maker()))
+        building = asyncio.create_task(setup.pool.take(opened, setup.factory(lambda: Slow([gate], deaf=False))))
+        waiting = asyncio.create_task(setup.pool.take(numbered(opened, 1), setup.factory()))
         await gate.reached()
         building.cancel()
         assert await waiting is setup.agents[1]
@@ -153,23 +153,23 @@ async def test_a_build_that_is_cancelled_leaves_room_for_the_next(path: Path) ->
 
 async def test_a_taker_that_is_cancelled_while_it_waits_takes_nothing(path: Path) -> None:
     async with pool_setup(path) as setup:
-        session, maker = setup.session(), setup.maker()
+        session, factory = setup.session(), setup.factory()
         opened = setup.open(session)
-        await setup.pool.take(opened, maker)
-        waiting = asyncio.create_task(setup.pool.take(numbered(opened, 1), maker))
+        await setup.pool.take(opened, factory)
+        waiting = asyncio.create_task(setup.pool.take(numbered(opened, 1), factory))
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         setup.pool.give_back(opened.id, setup.finish(opened))
         assert setup.pool.statistics.in_use == 0
-        assert await setup.live_through(session, maker) is setup.agents[0]
+        assert await setup.live_through(session, factory) is setup.agents[0]
 
 
 @pytest.mark.parametrize("warm", [False, True], ids=["load", "catch_up"])
 async def test_an_agent_that_never_gets_ready_does_not_keep_others_from_its_session(path: Path, warm: bool) -> None:
     async with pool_setup(path) as setup:
         gates: list[Gate] = []
-        gate, session, slow = Gate(), setup.session(), setup.maker(lambda: Slow(gates, deaf=True))
+        gate, session, slow = Gate(), setup.session(), setup.factory(lambda: Slow(gates, deaf=True))
         if warm:
             await setup.live_through(session, slow)
             setup.store.record(session, [message.user("by the way")], owner=ME)
@@ -181,10 +181,10 @@ async def test_an_agent_that_never_gets_ready_does_not_keep_others_from_its_sess
         # The runner does this with an agent that does not stop.
         setup.pool.discard(opened.id, close=False)
         setup.finish(opened)
-        other = await setup.live_through(session, setup.maker())
+        other = await setup.live_through(session, setup.factory())
         gate.open()
         await asyncio.gather(getting_ready, return_exceptions=True)
-        assert await setup.live_through(session, setup.maker()) is other
+        assert await setup.live_through(session, setup.factory()) is other
         assert setup.pool.statistics.in_use == 0
 
 
@@ -194,11 +194,11 @@ async def test_an_agent_that_never_gets_ready_does_not_keep_others_from_its_sess
 async def test_another_configuration_makes_another_agent(path: Path) -> None:
     async with pool_setup(path) as setup:
         model = ["small"]
-        session, maker = setup.session(), setup.maker(configuration=lambda: {"model": model[0]})
-        first = await setup.live_through(session, maker)
-        assert await setup.live_through(session, maker) is first
+        session, factory = setup.session(), setup.factory(configuration=lambda: {"model": model[0]})
+        first = await setup.live_through(session, factory)
+        assert await setup.live_through(session, factory) is first
         model[0] = "large"
-        assert await setup.live_through(session, maker) is not first
+        assert await setup.live_through(session, factory) is not first
         assert setup.pool.statistics.built == {"first": 1, "configuration": 1}
         await setup.pool.aclose()
         assert setup.closed == [1, 1]
@@ -211,21 +211,21 @@ async def test_an_unknown_configuration_is_an_error_and_no_agent_is_reused_blind
         def configuration() -> object:
             return sources.pop() if sources else 1 / 0
 
-        session, maker = setup.session(), setup.maker(configuration=configuration)
-        await setup.live_through(session, maker)
+        session, factory = setup.session(), setup.factory(configuration=configuration)
+        await setup.live_through(session, factory)
         with pytest.raises(ZeroDivisionError):
-            await setup.live_through(session, maker)
+            await setup.live_through(session, factory)
         await setup.pool.aclose()
         assert (setup.closed, setup.pool.statistics.kept) == ([1], 0)
 
 
 async def test_two_agents_of_one_session_are_separate_and_each_sees_the_others_messages(path: Path) -> None:
     async with pool_setup(path) as setup:
-        session, maker = setup.session(), setup.maker()
+        session, factory = setup.session(), setup.factory()
         for name in ("poet", "critic", "poet", "critic"):
             opened = setup.store.submit(session, name, owner=ME, agent=name, start=True).opened
             assert opened is not None
-            agent = await setup.pool.take(opened, maker)
+            agent = await setup.pool.take(opened, factory)
             assert isinstance(agent, CountingAgent)
             assert len(agent.heard) == opened.input.position
             setup.pool.give_back(opened.id, setup.finish(opened))
@@ -235,10 +235,10 @@ async def test_two_agents_of_one_session_are_separate_and_each_sees_the_others_m
 
 async def test_only_an_unbroken_chain_of_own_writes_is_stamped(path: Path) -> None:
     async with pool_setup(path) as setup:
-        session, maker = setup.session(), setup.maker()
+        session, factory = setup.session(), setup.factory()
         for change in ({"unbroken": False}, {"window": "win_of_somebody_else"}):
             opened = setup.open(session)
-            await setup.pool.take(opened, maker)
+            await setup.pool.take(opened, factory)
             setup.pool.give_back(opened.id, replace(setup.finish(opened), **change))
             assert setup.pool.statistics.kept == 0
         await setup.pool.aclose()
@@ -247,15 +247,15 @@ async def test_only_an_unbroken_chain_of_own_writes_is_stamped(path: Path) -> No
 
 async def test_an_equal_context_number_in_another_window_is_not_taken_for_the_same(path: Path) -> None:
     async with pool_setup(path) as setup:
-        session, maker = setup.session(), setup.maker()
+        session, factory = setup.session(), setup.factory()
         first = setup.open(session)
-        await setup.pool.take(first, maker)
+        await setup.pool.take(first, factory)
         finished = setup.finish(first)
         setup.pool.give_back(first.id, finished)
         said = [message.summary("so far")]
         setup.store.rotate(session, said, owner=ME, parent=finished.window, keep_from=1)
         opened = replace(setup.open(session), found=finished.context)
-        assert await setup.pool.take(opened, maker) is setup.agents[1]
+        assert await setup.pool.take(opened, factory) is setup.agents[1]
         assert setup.pool.statistics.built == {"first": 1, "window": 1}
 
 
@@ -270,24 +270,24 @@ class Learning(CountingAgent):
 
 async def test_an_agent_that_fails_to_catch_up_is_closed_and_raises(path: Path) -> None:
     async with pool_setup(path) as setup:
-        session, maker = setup.session(), setup.maker(Learning)
-        await setup.live_through(session, maker)
+        session, factory = setup.session(), setup.factory(Learning)
+        await setup.live_through(session, factory)
         setup.store.record(session, [message.user("the end")], owner=ME)
         with pytest.raises(EOFError):
-            await setup.live_through(session, maker)
+            await setup.live_through(session, factory)
         await setup.pool.aclose()
         assert (setup.closed, setup.pool.statistics.caught_up) == ([1], 0)
 
 
 async def test_a_result_for_a_call_that_an_agent_left_open_is_read_with_its_call(path: Path) -> None:
     async with pool_setup(path) as setup:
-        session, maker = setup.session(), setup.maker(Learning)
+        session, factory = setup.session(), setup.factory(Learning)
         opened = setup.open(session)
-        await setup.pool.take(opened, maker)
+        await setup.pool.take(opened, factory)
         asking: list[Body] = [ToolCall("c", "look")]
         setup.pool.give_back(opened.id, setup.store.finish(opened, Completed(), bodies=asking))
         setup.store.record(session, [message.tool(ToolResult("c", "found")), message.assistant("ah")], owner=ME)
-        await setup.live_through(session, maker)
+        await setup.live_through(session, factory)
         assert setup.pool.statistics.caught_up == 0
         assert len(setup.agents) == 2
 
@@ -297,32 +297,32 @@ async def test_a_result_for_a_call_that_an_agent_left_open_is_read_with_its_call
 
 async def test_the_longest_unused_agents_go_first_when_there_are_too_many(path: Path) -> None:
     async with pool_setup(path, Pooling(capacity=2)) as setup:
-        maker = setup.maker()
+        factory = setup.factory()
         first, second, third = (setup.session() for _ in range(3))
         for session in (first, second, first, third):
-            await setup.live_through(session, maker)
+            await setup.live_through(session, factory)
         await setup.until_closed(1)
         assert setup.closed == [0, 1, 0]
         assert (setup.pool.statistics.kept, setup.pool.statistics.evicted) == (2, 1)
-        await setup.live_through(second, maker)
+        await setup.live_through(second, factory)
         assert setup.pool.statistics.built == {"first": 3, "evicted": 1}
 
 
 async def test_with_a_capacity_of_nothing_every_turn_has_an_agent_of_its_own(path: Path) -> None:
     async with pool_setup(path, Pooling(capacity=0)) as setup:
-        session, maker = setup.session(), setup.maker()
+        session, factory = setup.session(), setup.factory()
         for _ in range(3):
-            await setup.live_through(session, maker)
+            await setup.live_through(session, factory)
         await setup.pool.aclose()
         assert setup.closed == [1, 1, 1]
 
 
 async def test_an_agent_that_was_not_used_for_too_long_is_closed(path: Path) -> None:
     async with pool_setup(path, Pooling(idle=60)) as setup:
-        maker, early, late = setup.maker(), setup.session(), setup.session()
-        await setup.live_through(early, maker)
+        factory, early, late = setup.factory(), setup.session(), setup.session()
+        await setup.live_through(early, factory)
         setup.clock.advance(30)
-        await setup.live_through(late, maker)
+        await setup.live_through(late, factory)
         setup.clock.advance(29.9)
         assert setup.pool.expire() == 0
         setup.clock.advance(0.1)
@@ -335,18 +335,18 @@ async def test_an_agent_that_was_not_used_for_too_long_is_closed(path: Path) -> 
 
 async def test_without_an_idle_time_agents_are_kept_until_the_app_closes(path: Path) -> None:
     async with pool_setup(path, Pooling(idle=None)) as setup:
-        await setup.live_through(setup.session(), setup.maker())
+        await setup.live_through(setup.session(), setup.factory())
         setup.clock.advance(1e9)
         assert setup.pool.expire() == 0
 
 
 async def test_under_memory_pressure_all_idle_agents_are_closed(path: Path) -> None:
     async with pool_setup(path) as setup:
-        maker = setup.maker()
+        factory = setup.factory()
         for _ in range(5):
-            await setup.live_through(setup.session(), maker)
+            await setup.live_through(setup.session(), factory)
         opened = setup.open(setup.session())
-        await setup.pool.take(opened, maker)
+        await setup.pool.take(opened, factory)
         assert setup.pool.trim(3) == 3
         assert setup.pool.trim() == 2
         assert setup.pool.trim() == 0
@@ -360,8 +360,8 @@ async def test_an_agent_in_use_or_being_built_is_neither_evicted_nor_expired(pat
     async with pool_setup(path, Pooling(capacity=0, idle=0)) as setup:
         gate = Gate()
         used, built = setup.open(setup.session()), setup.open(setup.session())
-        await setup.pool.take(used, setup.maker())
-        building = asyncio.create_task(setup.pool.take(built, setup.maker(lambda: Slow([gate], deaf=False))))
+        await setup.pool.take(used, setup.factory())
+        building = asyncio.create_task(setup.pool.take(built, setup.factory(lambda: Slow([gate], deaf=False))))
         await gate.reached()
         setup.clock.advance(3600)
         assert (setup.pool.trim(), setup.pool.expire()) == (0, 0)
@@ -385,10 +385,10 @@ class Clinging(CountingAgent):
 async def test_a_taker_does_not_wait_for_an_agent_that_is_closing(path: Path) -> None:
     async with pool_setup(path) as setup:
         gate, session = Gate(), setup.session()
-        await setup.live_through(session, setup.maker(lambda: Clinging(gate)))
+        await setup.live_through(session, setup.factory(lambda: Clinging(gate)))
         assert setup.pool.trim() == 1
         await gate.reached()
-        await setup.live_through(session, setup.maker())
+        await setup.live_through(session, setup.factory())
         assert setup.closed == [0, 0]
         gate.open()
         await setup.pool.aclose()
@@ -410,15 +410,15 @@ class Rude(CountingAgent):
 @pytest.mark.parametrize("error", [OSError("gone"), SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
 async def test_an_agent_that_raises_on_close_affects_no_other(path: Path, error: BaseException) -> None:
     async with pool_setup(path) as setup:
-        await setup.live_through(setup.session(), setup.maker(lambda: Rude(error)))
-        await setup.live_through(setup.session(), setup.maker())
+        await setup.live_through(setup.session(), setup.factory(lambda: Rude(error)))
+        await setup.live_through(setup.session(), setup.factory())
         await setup.pool.aclose()
         assert setup.closed == [1, 1]
 
 
 async def test_an_agent_that_never_finishes_closing_is_left_behind_after_the_grace_time(path: Path) -> None:
     async with pool_setup(path, grace=0.01) as setup:
-        await setup.live_through(setup.session(), setup.maker(lambda: Clinging(Gate())))
+        await setup.live_through(setup.session(), setup.factory(lambda: Clinging(Gate())))
         await setup.pool.aclose()
         assert setup.closed == [0]
 
@@ -442,7 +442,7 @@ class Keeper:
 
     def __init__(self, setup: PoolSetup, capacity: int) -> None:
         self.setup, self.capacity, self.model = setup, capacity, 0
-        self.maker = setup.maker(configuration=lambda: self.model)
+        self.factory = setup.factory(configuration=lambda: self.model)
         self.sessions = [setup.session() for _ in range(4)]
         self.lent: dict[SessionId, tuple[OpenTurn, CountingAgent]] = {}
         self.abandoned: list[CountingAgent] = []
@@ -478,7 +478,7 @@ class Keeper:
 
     async def take(self, session: SessionId) -> None:
         opened = self.setup.open(session)
-        agent = await self.setup.pool.take(opened, self.maker)
+        agent = await self.setup.pool.take(opened, self.factory)
         assert isinstance(agent, CountingAgent)
         assert agent not in [other for _, other in self.lent.values()]
         before = self.setup.store.messages(session, owner=ME, before=opened.input.position).messages

@@ -16,7 +16,7 @@ from backstay.agents.tools import Tool, ToolFailed
 from backstay.errors import BackstayError, LeaseLost, StoreUnavailable
 from backstay.model.content import Body
 from backstay.model.event import ToolReturned
-from backstay.model.failure_reasons import own_words
+from backstay.model.failure_reasons import message_of
 from backstay.model.turn import Cancelled, Completed
 from tests.databases import Place
 from tests.runtime.controlled_agents import PATIENCE, events_of_turn, until
@@ -78,7 +78,7 @@ RAISED = {
 
 def reason(error: BaseException) -> str:
     """The beginning of the error text that an agent reads: the message of our own errors, the type of others."""
-    return own_words(error) if isinstance(error, BackstayError) else f"it raised {type(error).__name__} (turn trn_"
+    return message_of(error) if isinstance(error, BackstayError) else f"it raised {type(error).__name__} (turn trn_"
 
 
 @pytest.mark.parametrize("error", [*RAISED.values(), KeyboardInterrupt()], ids=[*RAISED, "an interrupt"])

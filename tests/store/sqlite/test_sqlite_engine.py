@@ -758,14 +758,14 @@ def test_processes_that_open_and_close_at_once_are_never_refused(path: Path) -> 
 
 def open_often(_: int, path: Path, times: int) -> list[str]:
     """All errors of opening the store, writing to it and closing it this often."""
-    met = []
+    errors = []
     for _ in range(times):
         try:
             with open_store(path) as store:
                 store.create(owner=ME)
         except Exception as error:  # noqa: BLE001  # whatever it was, the test must see it
-            met.append(repr(error))
-    return met
+            errors.append(repr(error))
+    return errors
 
 
 def test_a_log_that_appears_and_disappears_is_not_an_error(path: Path) -> None:

@@ -56,13 +56,13 @@ class PermissionRequest(NamedTuple):
     answer: "asyncio.Future[RequestPermissionResponse]"
 
 
-class SessionUpdate(NamedTuple):
+class AcpUpdate(NamedTuple):
     """A session update: parsed, or as it arrived if its type is unknown."""
 
     update: object
 
 
-Happening = PermissionRequest | SessionUpdate | PromptResponse
+AcpEvent = PermissionRequest | AcpUpdate | PromptResponse
 
 
 class AcpSession:
@@ -73,7 +73,7 @@ class AcpSession:
         self.session = ""
         # The cost of this session so far, as the child reported it.
         self.cost = 0.0
-        self._inbox: deque[Happening] | None = None
+        self._inbox: deque[AcpEvent] | None = None
         self._prompting: asyncio.Task[PromptResponse] | None = None
         self._news, self._room = asyncio.Event(), asyncio.Event()
         self._open: set[asyncio.Future[RequestPermissionResponse]] = set()
@@ -93,7 +93,7 @@ class AcpSession:
         name = self.child.name
         try:
             async with asyncio.timeout(seconds):
-                await self._greet()
+                await self._initialize()
                 new = NewSessionRequest(cwd=cwd, mcp_servers=[])
                 self.session = (await self._request("session_new", new, NewSessionResponse)).session_id
         except TimeoutError:
@@ -103,7 +103,7 @@ class AcpSession:
                 hint="Check that this command line starts it as an ACP agent, and that it needs no sign-in.",
             ) from None
 
-    async def prompt(self, parts: Sequence[str]) -> AsyncGenerator[Happening, None]:
+    async def prompt(self, parts: Sequence[str]) -> AsyncGenerator[AcpEvent, None]:
         """Send a prompt; yield what the child reports and asks, and last its response."""
         self._inbox = deque()
         request = PromptRequest(session_id=self.session, prompt=[*texts(parts)])
@@ -166,29 +166,29 @@ class AcpSession:
         except ValidationError:
             # From a newer version of the protocol, or malformed: stored as it arrived.
             update = params.get("update")
-        self._happened(SessionUpdate(update))
+        self._enqueue(AcpUpdate(update))
 
     async def _request_permission(self, request: RequestPermissionRequest) -> RequestPermissionResponse:
         answer: asyncio.Future[RequestPermissionResponse] = asyncio.get_running_loop().create_future()
         self._open.add(answer)
         try:
-            if not self._happened(PermissionRequest(request, answer)):
+            if not self._enqueue(PermissionRequest(request, answer)):
                 return _CANCELLED
             return await answer
         finally:
             self._open.discard(answer)
 
-    def _happened(self, happening: Happening) -> bool:
+    def _enqueue(self, event: AcpEvent) -> bool:
         """Pass a report to the running turn; return whether there is one."""
         if self._inbox is None:
             return False
-        self._inbox.append(happening)
+        self._inbox.append(event)
         self._news.set()
         if len(self._inbox) >= _WAITING:
             self._room.clear()
         return True
 
-    def _taken(self, inbox: deque[Happening]) -> Happening:
+    def _taken(self, inbox: deque[AcpEvent]) -> AcpEvent:
         self._room.set()
         return inbox.popleft()
 
@@ -202,7 +202,7 @@ class AcpSession:
 
     # --- requests to the child ----------------------------------------------------------------------------------------
 
-    async def _greet(self) -> None:
+    async def _initialize(self) -> None:
         this_client = Implementation(name="backstay", title="Backstay", version=version("backstay"))
         hello = InitializeRequest(
             protocol_version=PROTOCOL_VERSION, client_capabilities=ClientCapabilities(), client_info=this_client

@@ -10,7 +10,7 @@ from pathlib import Path
 from acp.schema import PromptResponse
 
 from backstay.agents.acp.acp_prompt import before_input, prompt_of
-from backstay.agents.acp.acp_session import AcpSession, Happening, PermissionRequest, SessionUpdate
+from backstay.agents.acp.acp_session import AcpEvent, AcpSession, AcpUpdate, PermissionRequest
 from backstay.agents.acp.permission import Policy, Questions, check_policy
 from backstay.agents.acp.updates import UpdateTranslator
 from backstay.agents.port import AgentTurn
@@ -186,9 +186,9 @@ class AcpAgent:
     async def _answer(self, turn: AgentTurn, conversation: AcpSession, parts: Sequence[str]) -> Bodies:
         translator, questions = UpdateTranslator(conversation.cost), Questions(turn, self._policy)
         try:
-            async with aclosing(conversation.prompt(parts)) as happenings:
-                async for happening in happenings:
-                    for body in _bodies_of(happening, translator, questions):
+            async with aclosing(conversation.prompt(parts)) as events:
+                async for event in events:
+                    for body in _bodies_of(event, translator, questions):
                         yield body
             conversation.cost = translator.cost
         except asyncio.CancelledError:
@@ -198,9 +198,9 @@ class AcpAgent:
             await questions.drop()
 
 
-def _bodies_of(happening: Happening, translator: UpdateTranslator, questions: Questions) -> Iterator[Body]:
-    match happening:
-        case SessionUpdate(update):
+def _bodies_of(event: AcpEvent, translator: UpdateTranslator, questions: Questions) -> Iterator[Body]:
+    match event:
+        case AcpUpdate(update):
             yield from translator.translate(update)
         case PermissionRequest(request, answer):
             yield from translator.call(request.tool_call)
@@ -208,8 +208,8 @@ def _bodies_of(happening: Happening, translator: UpdateTranslator, questions: Qu
         case PromptResponse():
             for call in questions.denied:
                 yield from translator.refused(call)
-            yield from translator.finish(happening)
-            _raise_unless_finished(happening)
+            yield from translator.finish(event)
+            _raise_unless_finished(event)
 
 
 def _raise_unless_finished(answer: PromptResponse) -> None:

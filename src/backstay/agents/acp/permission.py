@@ -89,8 +89,8 @@ def _response(option: PermissionOption | None) -> Response:
     return Response(outcome=AllowedOutcome(outcome="selected", option_id=option.option_id))
 
 
-async def _agreed(**asked: Json) -> str:
-    return f"{asked['call']} is permitted once"
+async def _agreed(**arguments: Json) -> str:
+    return f"{arguments['call']} is permitted once"
 
 
 _ASKED = Tool(

@@ -57,26 +57,26 @@ class Child:
         name: str, command: Sequence[str], directory: Directory, environment: Mapping[str, str]
     ) -> tuple[asyncio.subprocess.Process, int]:
         """Start the process; return it and our end of its lifeline."""
-        ours, theirs = os.pipe()[::-1]
+        parent_end, child_end = os.pipe()[::-1]
         try:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", str(LEASH), str(theirs), str(directory.fd), *command),
+                *(sys.executable, "-I", "-S", str(LEASH), str(child_end), str(directory.fd), *command),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 env=dict(environment),
-                pass_fds=(theirs, directory.fd),
+                pass_fds=(child_end, directory.fd),
                 start_new_session=True,
                 limit=LINE_BYTES,
             )
         except BaseException as error:
-            os.close(ours)
+            os.close(parent_end)
             if isinstance(error, OSError | ValueError):
                 raise AgentFailed(f"{name} could not be started in {directory.path}: {error}") from error
             raise
         finally:
-            os.close(theirs)
-        return process, ours
+            os.close(child_end)
+        return process, parent_end
 
     @property
     def ended(self) -> bool:
@@ -100,15 +100,15 @@ class Child:
         """End the process and wait for it: close its input, then release the lifeline (SIGTERM), then SIGKILL."""
         try:
             self.stdin.close()
-            if not await self._gone(_CLOSE_SECONDS):
+            if not await self._has_exited(_CLOSE_SECONDS):
                 self._release_lifeline()
-                await self._gone(_KILL_SECONDS)
+                await self._has_exited(_KILL_SECONDS)
         finally:
             self._release_lifeline()
             if not self.ended:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self.pid, signal.SIGKILL)
-        await self._gone(_KILL_SECONDS)
+        await self._has_exited(_KILL_SECONDS)
         self._reading_stderr.cancel()
         await asyncio.gather(self._reading_stderr, return_exceptions=True)
         # Closes pipes that were not read to their end, or that a grandchild keeps open.
@@ -121,7 +121,7 @@ class Child:
             os.close(self._lifeline)
             self._lifeline = -1
 
-    async def _gone(self, seconds: float) -> bool:
+    async def _has_exited(self, seconds: float) -> bool:
         await asyncio.wait({self._exit}, timeout=seconds)
         return self._exit.done()
 

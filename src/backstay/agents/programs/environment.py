@@ -13,7 +13,7 @@ PASSED_ON = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"),
 )
 # Variables that give access to the server and the store. They are never passed on, whatever the pattern.
-_OURS = ("BACKSTAY_", "_BACKSTAY")
+_BACKSTAY_PREFIXES = ("BACKSTAY_", "_BACKSTAY")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?", re.ASCII)
 
 
@@ -29,7 +29,7 @@ def child_environment(environment: Mapping[str, str], names: Iterable[str], more
 
 
 def _is_wanted(name: str, wanted: tuple[str, ...]) -> bool:
-    if name.startswith(_OURS):
+    if name.startswith(_BACKSTAY_PREFIXES):
         return False
     return any(name.startswith(one[:-1]) if one.endswith("*") else name == one for one in wanted)
 
@@ -40,7 +40,7 @@ def _checked(name: str) -> str:
             f"{name!r} is not the name of an environment variable",
             hint="Write a name such as GEMINI_API_KEY, or a pattern such as GOOSE_*.",
         )
-    if name.startswith(_OURS):
+    if name.startswith(_BACKSTAY_PREFIXES):
         raise ConfigError(
             f"{name} must not be passed to the environment of an agent",
             hint="Pass only variables that the agent itself reads.",

@@ -40,9 +40,9 @@ class AlternatingTranscript(ABC):
         self.messages: list[dict[str, Json]] = []
         self._model = model
         self._ids = SentIds(is_usable)
-        self._speaker: TurnId | None = None
+        self._last_turn: TurnId | None = None
         self.read(messages)
-        if self._model_spoke_last():
+        if self._is_last_from_model():
             self._add("user", [self._text(_CONTINUE)])
 
     def read(self, messages: Iterable[Message]) -> None:
@@ -98,7 +98,7 @@ class AlternatingTranscript(ABC):
     def _follow(self, turn: TurnId | None, before: Part, part: Part) -> None:
         match part:
             case ToolCall():
-                self._speak(turn, self._call(self._ids.open(turn, part.id), part), calls=True)
+                self._add_model_part(turn, self._call(self._ids.open(turn, part.id), part), calls=True)
             case ToolResult():
                 self._add("user", [self._result(self._ids.close(part.id), part)])
             case Custom() if pair := repeated_call(part):
@@ -108,7 +108,7 @@ class AlternatingTranscript(ABC):
                 self._sign(turn, before.text if isinstance(before, Thought) else "", part)
             case _:
                 for sent in self._user_parts(part):
-                    self._speak(turn, sent)
+                    self._add_model_part(turn, sent)
 
     def _instruct(self, text: str) -> None:
         """Add instructions: to the system prompt, or, if the conversation has begun, as a message of the user."""
@@ -117,18 +117,18 @@ class AlternatingTranscript(ABC):
         elif text:
             self._add("user", [self._text(text)])
 
-    def _speak(self, turn: TurnId | None, part: SentPart, *, calls: bool = False) -> None:
+    def _add_model_part(self, turn: TurnId | None, part: SentPart, *, calls: bool = False) -> None:
         """Add a part of the model. While a call is open, other parts belong to the message that made the call."""
         if self._ids.waiting and not calls:
-            asking = next(message for message in reversed(self.messages) if message["role"] == self.role)
-            asking[self.field].append(part)
+            last_from_model = next(message for message in reversed(self.messages) if message["role"] == self.role)
+            last_from_model[self.field].append(part)
             return
-        if self._model_spoke_last() and self._speaker != turn:
+        if self._is_last_from_model() and self._last_turn != turn:
             self._add("user", [self._text(_CONTINUE)])
-        self._speaker = turn
+        self._last_turn = turn
         self._add(self.role, [part])
 
-    def _model_spoke_last(self) -> bool:
+    def _is_last_from_model(self) -> bool:
         return bool(self.messages) and self.messages[-1]["role"] == self.role
 
     def _add(self, role: str, parts: list[SentPart]) -> None:

@@ -84,7 +84,7 @@ class Completion:
 
     def __init__(self, model: str) -> None:
         self._model = model
-        self._tally: Tally | None = None
+        self._usage_sent: Tally | None = None
         self._drafts = CallDrafts()
         self._latest: dict[int, CallDraft] = {}
         self._silent = True
@@ -93,7 +93,7 @@ class Completion:
     def add(self, chunk: CompletionChunk) -> list[Body]:
         """Add a chunk; return the output to yield now."""
         self._model = chunk.model or self._model
-        self._tally = chunk.usage or self._tally
+        self._usage_sent = chunk.usage or self._usage_sent
         self._finish_reason = chunk.finish_reason or self._finish_reason
         self._silent = self._silent and not (chunk.has_output or chunk.finish_reason)
         for call in chunk.delta.tool_calls or ():
@@ -115,13 +115,13 @@ class Completion:
 
     @property
     def usage(self) -> Usage | None:
-        if self._tally is None:
+        if self._usage_sent is None:
             return None
-        details = self._tally.prompt_tokens_details or Details()
-        written = self._tally.completion_tokens_details or Details()
+        details = self._usage_sent.prompt_tokens_details or Details()
+        written = self._usage_sent.completion_tokens_details or Details()
         return Usage(
-            input_tokens=clamped(self._tally.prompt_tokens),
-            output_tokens=clamped(self._tally.completion_tokens),
+            input_tokens=clamped(self._usage_sent.prompt_tokens),
+            output_tokens=clamped(self._usage_sent.completion_tokens),
             cached_tokens=clamped(details.cached_tokens),
             model=self._model,
             reasoning_tokens=clamped(written.reasoning_tokens),

@@ -77,14 +77,14 @@ def limits_of(settings: AgentSettings) -> EndpointLimits:
     return limits
 
 
-class _Asking(NamedTuple):
-    """A turn with its requests, its tools, the names of the client's tools, and the ids of calls."""
+class _TurnContext(NamedTuple):
+    """A turn with its tools, its files, its requests, the names of the client's tools, and the ids of calls."""
 
     turn: AgentTurn
     toolbox: Toolbox
     files: AttachedFiles
     conversation: Conversation
-    theirs: frozenset[str]
+    client_tools: frozenset[str]
     ids: CallIds
 
 
@@ -113,8 +113,8 @@ class ModelAgent(ABC, Generic[ChunkT]):
         return f"{type(self).__name__}({self._endpoint!r})"
 
     @abstractmethod
-    def _converse(
-        self, system: str, messages: Sequence[Message], asked: Directions, files: AttachedFiles, tools: Declared
+    def _start_conversation(
+        self, system: str, messages: Sequence[Message], directions: Directions, files: AttachedFiles, tools: Declared
     ) -> Conversation:
         """Return the requests for a turn with this history, these directions, the files that were read, and tools."""
 
@@ -124,24 +124,24 @@ class ModelAgent(ABC, Generic[ChunkT]):
 
     async def stream(self, turn: AgentTurn) -> AsyncIterator[Body]:
         """Answer the turn. Steering inputs are passed to the model between two steps."""
-        asking = await self._ask(turn)
-        async with aclosing(self._make_pending_calls(asking)) as bodies:
+        context = await self._prepare(turn)
+        async with aclosing(self._make_pending_calls(context)) as bodies:
             async for body in bodies:
                 yield body
         for step in range(1, self._step_limit + 1):
             answer, output = self._answer(), StepOutput()
-            async with aclosing(self._step(asking, answer, output, last=step == self._step_limit)) as bodies:
+            async with aclosing(self._step(context, answer, output, last=step == self._step_limit)) as bodies:
                 async for body in bodies:
                     yield body
             called = [call.name for call in answer.calls]
-            if turn.cancelled or step == self._step_limit or not asking.theirs.isdisjoint(called):
+            if turn.cancelled or step == self._step_limit or not context.client_tools.isdisjoint(called):
                 return
             steering = await turn.steering()
             if not (steering or called):
                 return
-            asking.conversation.transcript.read(output.messages(turn.id))
+            context.conversation.transcript.read(output.messages(turn.id))
             for message in steering:
-                asking.conversation.transcript.add_user_message(await asking.files.parts(message.parts))
+                context.conversation.transcript.add_user_message(await context.files.parts(message.parts))
 
     async def aclose(self) -> None:
         """Close the connections to the provider and to the MCP servers."""
@@ -150,71 +150,71 @@ class ModelAgent(ABC, Generic[ChunkT]):
         finally:
             await self._endpoint.aclose()
 
-    async def _ask(self, turn: AgentTurn) -> _Asking:
-        asked = directions_of(turn.input.parts)
+    async def _prepare(self, turn: AgentTurn) -> _TurnContext:
+        directions = directions_of(turn.input.parts)
         toolbox = self._toolbox.with_remote(await self._servers.tools())
-        clash = next((tool.name for tool in asked.tools if tool.name in toolbox), None)
+        clash = next((tool.name for tool in directions.tools if tool.name in toolbox), None)
         if clash is not None:
             raise AgentFailed(
                 f"the client declared a tool {clash!r}, but the agent has a tool of that name",
                 hint="Rename the client's tool.",
             )
-        system = "\n\n".join(words for words in (self._system, asked.instructions) if words)
+        system = "\n\n".join(words for words in (self._system, directions.instructions) if words)
         files = AttachedFiles(turn, self._accepts)
-        return _Asking(
+        return _TurnContext(
             turn=turn,
             toolbox=toolbox,
             files=files,
-            conversation=self._converse(
-                system, await files.history(), asked, files, [*toolbox.declared(), *asked.tools]
+            conversation=self._start_conversation(
+                system, await files.history(), directions, files, [*toolbox.declared(), *directions.tools]
             ),
-            theirs=frozenset(tool.name for tool in asked.tools),
+            client_tools=frozenset(tool.name for tool in directions.tools),
             ids=CallIds(turn),
         )
 
-    async def _make_pending_calls(self, asking: _Asking) -> Bodies:
+    async def _make_pending_calls(self, context: _TurnContext) -> Bodies:
         """Make the calls that waited for a person when the turn was interrupted. The model has requested them."""
-        if not (pending := asking.turn.pending_calls):
+        if not (pending := context.turn.pending_calls):
             return
         output = StepOutput()
         calls = [
-            ModelCall(id=asking.ids.take(call.id), name=call.name, arguments=_encode(call.arguments))
+            ModelCall(id=context.ids.take(call.id), name=call.name, arguments=_encode(call.arguments))
             for call in pending
         ]
-        async with aclosing(self._serve(asking, calls, output)) as bodies:
+        async with aclosing(self._run_calls(context, calls, output)) as bodies:
             async for body in bodies:
                 yield body
-        asking.conversation.transcript.read(output.messages(asking.turn.id))
+        context.conversation.transcript.read(output.messages(context.turn.id))
 
-    async def _step(self, asking: _Asking, answer: Answer[ChunkT], output: StepOutput, *, last: bool) -> Bodies:
+    async def _step(self, context: _TurnContext, answer: Answer[ChunkT], output: StepOutput, *, last: bool) -> Bodies:
         """Call the model once, run the tools it requests, and yield the calls that the client must run."""
-        async with aclosing(self._stream_answer(asking, answer)) as bodies:
+        async with aclosing(self._stream_answer(context, answer)) as bodies:
             async for body in bodies:
                 yield output.add(body)
-        if asking.turn.cancelled:
+        if context.turn.cancelled:
             return
-        calls = [msgspec.structs.replace(call, id=asking.ids.take(call.id)) for call in answer.calls]
+        calls = [msgspec.structs.replace(call, id=context.ids.take(call.id)) for call in answer.calls]
         for call in calls:
             if call.signature:
                 yield output.add(signature_of(self._model, call.signature, call.id))
-        ours = [call for call in calls if call.name not in asking.theirs]
-        if ours and last:
+        own_calls = [call for call in calls if call.name not in context.client_tools]
+        if own_calls and last:
             raise AgentFailed(
                 f"the model still requested tool calls after {self._step_limit} steps; its last calls were not run",
                 hint="Send a message to let it continue, or raise step_limit.",
             )
-        async with aclosing(self._serve(asking, ours, output)) as bodies:
+        async with aclosing(self._run_calls(context, own_calls, output)) as bodies:
             async for body in bodies:
                 yield body
         for call in calls:
-            if call.name in asking.theirs:
-                yield _handed_over(call)
+            if call.name in context.client_tools:
+                yield _client_call(call)
 
-    async def _stream_answer(self, asking: _Asking, answer: Answer[ChunkT]) -> Bodies:
-        request = asking.conversation.encode()
+    async def _stream_answer(self, context: _TurnContext, answer: Answer[ChunkT]) -> Bodies:
+        request = context.conversation.encode()
         async with aclosing(self._persistence.chunks(lambda: self._endpoint.ask(request))) as chunks:
             async for chunk in chunks:
-                if asking.turn.cancelled:
+                if context.turn.cancelled:
                     return
                 for body in answer.add(chunk):
                     yield body
@@ -225,27 +225,27 @@ class ModelAgent(ABC, Generic[ChunkT]):
         if answer.silent:
             raise AgentFailed(f"the model {self._model!r} sent an empty answer")
 
-    async def _serve(self, asking: _Asking, calls: Sequence[ModelCall], output: StepOutput) -> Bodies:
+    async def _run_calls(self, context: _TurnContext, calls: Sequence[ModelCall], output: StepOutput) -> Bodies:
         """Run the valid calls. An invalid call becomes a failed call, whose error the model can read."""
-        validated = [asking.toolbox.validate(call) for call in calls]
+        validated = [context.toolbox.validate(call) for call in calls]
         for call in validated:
             if isinstance(call, Refusal):
                 yield output.add(ToolCall(call.id, call.name, call.arguments))
                 yield output.add(ToolResult(call.id, call.reason, error=True))
         requested = [call for call in validated if isinstance(call, RequestedToolCall)]
-        results = await asking.toolbox.run(asking.turn, requested)
-        recorded = asking.turn.recorded({call.id for call in requested})
+        results = await context.toolbox.run(context.turn, requested)
+        recorded = context.turn.recorded({call.id for call in requested})
         output.extend(recorded)
         made = {body.id for body in recorded}
-        for asked, result in zip(requested, results, strict=True):
-            if asked.id not in made:
-                yield output.add(without_record(ToolCall(asked.id, asked.name, asked.arguments), result))
+        for call, result in zip(requested, results, strict=True):
+            if call.id not in made:
+                yield output.add(without_record(ToolCall(call.id, call.name, call.arguments), result))
 
 
 def _encode(arguments: Json) -> str:
     return msgspec.json.encode(arguments).decode()
 
 
-def _handed_over(call: ModelCall) -> ToolCall:
+def _client_call(call: ModelCall) -> ToolCall:
     """Return a call for the client to run. Arguments that would change when they are stored are passed on as text."""
     return ToolCall(call.id, call.name, parse_arguments(call.arguments), client=True)

@@ -101,11 +101,11 @@ class OpenAICompatible(ModelAgent[CompletionChunk]):
             "stream_options": {"include_usage": True},
         }
 
-    def _converse(
-        self, system: str, messages: Sequence[Message], asked: Directions, files: AttachedFiles, tools: Declared
+    def _start_conversation(
+        self, system: str, messages: Sequence[Message], directions: Directions, files: AttachedFiles, tools: Declared
     ) -> Conversation:
         declared = described(list(tools))
-        fields = self._request | options_of(asked) | ({"tools": declared} if declared else {})
+        fields = self._request | options_of(directions) | ({"tools": declared} if declared else {})
         transcript = Transcript(system, messages, short_ids=self._short_ids, files=files)
         return Conversation(transcript, fields, "messages", transcript.messages)
 

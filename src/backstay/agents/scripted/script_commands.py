@@ -58,7 +58,7 @@ class Help(msgspec.Struct, frozen=True):
 
 Command = Echo | Think | Use | Pay | Slow | Long | Fail | Crash | Count | Help
 
-Maker = Callable[[re.Match[str]], Command | None]
+CommandParser = Callable[[re.Match[str]], Command | None]
 
 
 class CommandHelp(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class CommandHelp(msgspec.Struct, frozen=True):
     spelling: str
     meaning: str
     pattern: str
-    make: Maker
+    make: CommandParser
 
 
 def _use(match: re.Match[str]) -> Use | None:

@@ -39,11 +39,11 @@ Bodies = AsyncGenerator[Body, None]
 
 _MOST_ECHOED = 200
 _LINE = 64
-_LAST_WORDS = "I am about to crash.\n"
+_CRASH_TEXT = "I am about to crash.\n"
 _PIECE = re.compile(r"(?:\S+\s*){1,3}|\s+")
 
 
-def _die() -> None:
+def _crash_process() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -130,9 +130,9 @@ Args:
             case Crash():
                 return self._crash(turn, earlier)
             case Slow():
-                return self._send(turn, _speech(command, used), self._slow, earlier)
+                return self._send(turn, _texts_for(command, used), self._slow, earlier)
             case _:
-                return self._send(turn, _speech(command, used), self._pace, earlier)
+                return self._send(turn, _texts_for(command, used), self._pace, earlier)
 
     async def _send(self, turn: AgentTurn, pieces: Iterable[str], wait: float, earlier: EarlierOutput) -> Bodies:
         """Yield the pieces; between two new ones, pause and take steering inputs."""
@@ -175,7 +175,7 @@ Args:
         else:
             # A turn that resumes has crashed already: once is enough.
             crashes = command.crash and not turn.earlier_output
-            tool = payment_into(self._payments, then=_die) if crashes else payment_into(self._payments)
+            tool = payment_into(self._payments, then=_crash_process) if crashes else payment_into(self._payments)
             yield Text(await _called(turn, tool, {"amount": command.amount}))
 
     async def _fail(self, reason: str) -> Bodies:
@@ -187,16 +187,16 @@ Args:
 
         A turn that resumes one that crashed here continues behind this command.
         """
-        crashed = earlier.contains(_LAST_WORDS)
+        crashed = earlier.contains(_CRASH_TEXT)
         if not (self._allow_crash or crashed):
             yield Text("I am not allowed to crash here; `backstay serve --demo` allows it.\n")
             return
-        yield Text(_LAST_WORDS)
+        yield Text(_CRASH_TEXT)
         if crashed:
             yield Text("The process that ran me crashed here. I continue from this point.\n")
             return
         await turn.steering()
-        _die()
+        _crash_process()
 
 
 def _is_for_client(turn: AgentTurn, command: Command) -> bool:
@@ -227,7 +227,7 @@ async def _called(turn: AgentTurn, tool: Tool, arguments: dict[str, Json]) -> st
         return f"{tool.name} may have run already, so I do not repeat it: {error}\n"
 
 
-def _speech(command: Echo | Slow | Long | Count | Help, used: Usage) -> Iterable[str]:
+def _texts_for(command: Echo | Slow | Long | Count | Help, used: Usage) -> Iterable[str]:
     """Return the answer to this command, in pieces."""
     match command:
         case Echo(text):

@@ -9,7 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 
-from backstay.agents.adapters import AgentLike, live, maker_of
+from backstay.agents.adapters import AgentLike, agent_factory, live
 from backstay.agents.agent_traceback import agent_traceback
 from backstay.agents.provider.anthropic.anthropic_agent import AnthropicAgent
 from backstay.agents.provider.gemini.gemini_agent import GeminiAgent
@@ -77,7 +77,7 @@ def _one(spec: str, settings: Settings, roots: Callable[[], AgentRoots], *, demo
     if not named or ":" in name or "/" in name:
         name, rest = "default", spec
     agent = _agent(rest, settings, roots, demo=demo)
-    maker_of(agent)  # raises if it is not an agent
+    agent_factory(agent)  # raises if it is not an agent
     return name, agent
 
 

@@ -20,7 +20,7 @@ from backstay.model.content import Json
 log = logging.getLogger("backstay.agents.tool_servers")
 
 # After these errors it is not known whether the tool ran.
-_DOUBTFUL = frozenset({CONNECTION_CLOSED, REQUEST_TIMEOUT, PARSE_ERROR})
+_MAY_HAVE_RUN = frozenset({CONNECTION_CLOSED, REQUEST_TIMEOUT, PARSE_ERROR})
 _REASON_LETTERS = 500
 _CLOSE_SECONDS = 8.0
 
@@ -104,10 +104,10 @@ class McpConnection:
 
     def _failure(self, error: MCPError, name: str, *, idempotent: bool) -> BackstayError:
         self.lost = self.lost or error.code == CONNECTION_CLOSED
-        doubtful = error.code in _DOUBTFUL or (bool(self._server.url) and error.code == INTERNAL_ERROR)
-        if doubtful or error.code == INVALID_REQUEST:
+        may_have_run = error.code in _MAY_HAVE_RUN or (bool(self._server.url) and error.code == INTERNAL_ERROR)
+        if may_have_run or error.code == INVALID_REQUEST:
             self._retire()
-        if doubtful and not idempotent:
+        if may_have_run and not idempotent:
             return MayHaveRun(f"{self._server.name} did not return a result of {name}; it is not known whether it ran")
         return ToolFailed(f"{self._server.name} did not return a result: {error.message[:_REASON_LETTERS]}")
 

@@ -55,15 +55,15 @@ def drawn(session: SessionInfo, windows: Sequence[Window]) -> Iterator[str]:
         children[window.parent if window.parent in numbers else None].append(window)
     width = len(str(len(windows)))
     # Without recursion: a session that was undone a thousand times has a tree a thousand levels deep.
-    ahead = [(window, "", True, True) for window in reversed(children[None])]
-    while ahead:
-        window, stem, last, root = ahead.pop()
+    stack = [(window, "", True, True) for window in reversed(children[None])]
+    while stack:
+        window, indent, last, root = stack.pop()
         branch = "" if root else "└─ " if last else "├─ "
         here = "  ← now" if window.id == session.window else ""
-        yield f"{numbers[window.id]:>{width}}  {stem}{branch}{_description(window)}{here}"
-        below = stem if root else stem + ("   " if last else "│  ")
-        young = children[window.id]
-        ahead += [(child, below, child is young[-1], False) for child in reversed(young)]
+        yield f"{numbers[window.id]:>{width}}  {indent}{branch}{_description(window)}{here}"
+        below = indent if root else indent + ("   " if last else "│  ")
+        own_children = children[window.id]
+        stack += [(child, below, child is own_children[-1], False) for child in reversed(own_children)]
 
 
 def _description(window: Window) -> str:

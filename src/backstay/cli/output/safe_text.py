@@ -12,12 +12,12 @@ _LINE_ENDS = re.compile(r"\r\n?")
 
 def one_line(text: str) -> str:
     """Return the text on one line, with each control character replaced by a symbol."""
-    return _HARMFUL.sub(_picture, " ".join(text.split()) if "\n" in text or "\r" in text else text)
+    return _HARMFUL.sub(_visible, " ".join(text.split()) if "\n" in text or "\r" in text else text)
 
 
 def lines(text: str) -> str:
     """Return the text with its line breaks and tabs, and each other control character replaced by a symbol."""
-    return _HARMFUL.sub(_picture_but_layout, _LINE_ENDS.sub("\n", text))
+    return _HARMFUL.sub(_visible_unless_layout, _LINE_ENDS.sub("\n", text))
 
 
 def in_json(document: bytes) -> str:
@@ -25,10 +25,10 @@ def in_json(document: bytes) -> str:
     return _IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", document.decode())
 
 
-def _picture(found: re.Match[str]) -> str:
+def _visible(found: re.Match[str]) -> str:
     code = ord(found[0])
     return chr(0x2400 + code) if code < 0x20 else "\u2421" if code == 0x7F else "\ufffd"
 
 
-def _picture_but_layout(found: re.Match[str]) -> str:
-    return found[0] if found[0] in "\n\t" else _picture(found)
+def _visible_unless_layout(found: re.Match[str]) -> str:
+    return found[0] if found[0] in "\n\t" else _visible(found)

@@ -23,7 +23,7 @@ AgentKind = Literal["sub", "instance", "display", "name"]
 _MODES: dict[str, Mode] = {"project": "project", "sentinel": "sentinel"}
 _AGENT_KINDS: dict[str, AgentKind] = {"sub": "sub", "instance": "instance", "display": "display", "name": "name"}
 _WORKSPACE_FIELDS = ("mode", "scope", "agent", "host")
-_NOBODY = "default"
+_DEFAULT_AGENT = "default"
 _MAIN = "main"
 
 
@@ -302,7 +302,7 @@ class WorkspaceAddress(Address, frozen=True, kw_only=True):
 
     def _spell(self) -> str:
         where = f"workspace://{spell_path(self.path)}?mode={self.mode}&scope={spell_part(self.scope)}"
-        agent = _NOBODY if self.agent is None else f"{self.agent.kind}:{spell_part(self.agent.value)}"
+        agent = _DEFAULT_AGENT if self.agent is None else f"{self.agent.kind}:{spell_part(self.agent.value)}"
         host = "" if self.host is None else f"&host={spell_part(self.host)}"
         return f"{where}&agent={agent}{host}"
 
@@ -412,7 +412,7 @@ def _read_workspace(where: str, fields: dict[str, str]) -> WorkspaceAddress:
 
 
 def _read_agent(label: str) -> AgentPart | None:
-    if label == _NOBODY:
+    if label == _DEFAULT_AGENT:
         return None
     kind, _, value = label.partition(":")
     _check_agent_kind(kind)

@@ -57,7 +57,7 @@ def _read(part: str, spelled: str, errors: str) -> str:
 def check_part(part: str, value: object) -> str:
     """The value, if it can be used as this part, or `InvalidAddress`."""
     if type(value) is not str:
-        raise InvalidAddress(part, f"is {_a_kind_of(value)}, not text", hint=_how_to_text(value))
+        raise InvalidAddress(part, f"is {_type_name(value)}, not text", hint=_conversion_hint(value))
     if not value:
         raise InvalidAddress(part, "is empty", hint="Pass a value, or omit it if it is optional.")
     if "\0" in value:
@@ -76,11 +76,11 @@ def _check_size(part: str, value: str) -> None:
         raise InvalidAddress(part, f"has {size} bytes, more than {PART_BYTES}", hint="Use a shorter id or its hash.")
 
 
-def _a_kind_of(value: object) -> str:
+def _type_name(value: object) -> str:
     return "None" if value is None else f"of type {type(value).__name__}"
 
 
-def _how_to_text(value: object) -> str:
+def _conversion_hint(value: object) -> str:
     if isinstance(value, int):
         return f"Pass str({value!r})." if abs(value) < 1 << 64 else "Pass it as text."
     if isinstance(value, bytes):

@@ -339,21 +339,21 @@ def records_of(export: Export) -> Iterator[LocatedRecord]:
 
 def located(records: Iterable[Record]) -> Iterator[LocatedRecord]:
     """Records outside a document, placed by their number among their kind."""
-    met: dict[type, int] = {}
+    counts: dict[type, int] = {}
     for record in records:
-        number = met[type(record)] = met.get(type(record), -1) + 1
+        number = counts[type(record)] = counts.get(type(record), -1) + 1
         yield LocatedRecord("$" if isinstance(record, Header) else f"$.{_FIELDS[type(record)]}s[{number}]", record)
 
 
 def gathered(records: Iterable[Record]) -> Export:
     """These records as one document in memory."""
-    gathering = _Gathering()
+    collector = _Collector()
     for record in records:
-        gathering.add(record)
-    return gathering.export()
+        collector.add(record)
+    return collector.export()
 
 
-class _Gathering:
+class _Collector:
     def __init__(self) -> None:
         self._header: Header | None = None
         self._windows: dict[WindowId, ExportedWindow] = {}

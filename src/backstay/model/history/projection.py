@@ -66,14 +66,14 @@ def _paired(messages: list[Message]) -> Iterator[Message]:
 def _answers(messages: list[Message]) -> dict[str, dict[str, ToolResult]]:
     """For each message with tool calls, the results that follow it before any other message."""
     found: dict[str, dict[str, ToolResult]] = {}
-    asking: Message | None = None
+    caller_message: Message | None = None
     for message in messages:
         results = [part for part in message.parts if isinstance(part, ToolResult)]
-        if message.role == "tool" and asking is not None:
+        if message.role == "tool" and caller_message is not None:
             for result in results:
-                found.setdefault(asking.id, {}).setdefault(result.id, result)
+                found.setdefault(caller_message.id, {}).setdefault(result.id, result)
         else:
-            asking = message if any(isinstance(part, ToolCall) for part in message.parts) else None
+            caller_message = message if any(isinstance(part, ToolCall) for part in message.parts) else None
     return found
 
 

@@ -5,10 +5,10 @@ from itertools import accumulate
 
 from backstay.model.message import Message
 
-Weigh = Callable[[Message], int]
+CountTokens = Callable[[Message], int]
 
 
-def tail_of(messages: Sequence[Message], keep: int, weigh: Weigh, input: int | None = None) -> int:
+def tail_of(messages: Sequence[Message], keep: int, count_tokens: CountTokens, input: int | None = None) -> int:
     """The index at which the tail of at most `keep` tokens begins; 0 if there is nothing to summarise.
 
     The last input and everything after it are always in the tail, however long. A tool call is never separated from its
@@ -17,7 +17,7 @@ def tail_of(messages: Sequence[Message], keep: int, weigh: Weigh, input: int | N
     """
     latest = _last_input(messages) if input is None else min(input, _last_input(messages))
     indexes = [index for index in range(1, latest + 1) if messages[index].role != "tool"]
-    weights = list(accumulate(map(weigh, reversed(messages))))
+    weights = list(accumulate(map(count_tokens, reversed(messages))))
     fitting = [index for index in indexes if weights[len(messages) - index - 1] <= keep]
     inputs = [index for index in fitting if messages[index].role == "user"]
     begin = (inputs or fitting or indexes[-1:] or [0])[0]

@@ -26,7 +26,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...] = ()
 
 
-class Room(msgspec.Struct, frozen=True, kw_only=True):
+class SpaceUsage(msgspec.Struct, frozen=True, kw_only=True):
     """The size of a database, and its unused part, in bytes."""
 
     location: str

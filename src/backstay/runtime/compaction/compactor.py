@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from backstay.agents.adapters import maker_of
+from backstay.agents.adapters import agent_factory
 from backstay.agents.port import AgentTurn
 from backstay.errors import AgentFailed, AgentTimedOut
 from backstay.model.history.tail import tail_of
@@ -44,7 +44,7 @@ class Compactor:
         self._store, self._policy = store, policy or Compaction()
         self._count = self._policy.tokens or estimate
         self._sizes = WindowSizes(self._count)
-        self._summariser = Summariser(maker_of(self._policy.summariser), self._policy.limit, self._count, grace)
+        self._summariser = Summariser(agent_factory(self._policy.summariser), self._policy.limit, self._count, grace)
         self._backoff = CompactionBackoff(self._policy.pause, now)
         self._requests: dict[TurnId, CompactionRequest] = {}
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from backstay.agents.adapters import Maker, output_of
+from backstay.agents.adapters import AgentFactory, output_of
 from backstay.agents.port import Agent, AgentTurn
 from backstay.agents.summariser import SummaryTurn
 from backstay.concurrency.ctrl_c import is_ctrl_c
@@ -10,7 +10,7 @@ from backstay.errors import AgentFailed
 from backstay.model.content import Text, Usage
 from backstay.model.failure_reasons import Exited
 from backstay.model.history.projection import readable
-from backstay.model.history.tail import Weigh
+from backstay.model.history.tail import CountTokens
 from backstay.model.ids import MessageId
 from backstay.model.message import Message
 from backstay.runtime.turns.agent_pool import close_agent
@@ -19,8 +19,8 @@ from backstay.runtime.turns.agent_pool import close_agent
 class Summariser:
     """Summarises messages with an agent; piece by piece, if they do not fit into one request."""
 
-    def __init__(self, maker: Maker, limit: float, count: Weigh, grace: float) -> None:
-        self._maker, self._limit, self._count, self._grace = maker, limit, count, grace
+    def __init__(self, factory: AgentFactory, limit: float, count: CountTokens, grace: float) -> None:
+        self._factory, self._limit, self._count, self._grace = factory, limit, count, grace
 
     async def summarise(
         self, turn: AgentTurn, messages: Sequence[Message], focus: str, report_usage: Callable[[Usage], None]
@@ -29,7 +29,7 @@ class Summariser:
 
         Each piece is summarised together with the summary of the pieces before it.
         """
-        agent = self._maker.shared or await self._maker.make()
+        agent = self._factory.shared or await self._factory.make()
         try:
             summary = ""
             for piece in self._pieces(messages):
@@ -43,13 +43,13 @@ class Summariser:
             # Otherwise it would end the whole program, and every turn with it.
             raise Exited from error
         finally:
-            if self._maker.shared is None:
+            if self._factory.shared is None:
                 await close_agent(agent, "summariser", self._grace)
 
     async def aclose(self) -> None:
         """Close a summariser that is shared by all compactions."""
-        if self._maker.shared is not None:
-            await close_agent(self._maker.shared, "summariser", self._grace)
+        if self._factory.shared is not None:
+            await close_agent(self._factory.shared, "summariser", self._grace)
 
     def _pieces(self, messages: Sequence[Message]) -> Iterator[list[Message]]:
         """The messages in pieces below the limit. A tool call and its results stay together, however long."""

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 
-from backstay.agents.adapters import Maker, output_of
+from backstay.agents.adapters import AgentFactory, output_of
 from backstay.agents.port import Loads
 from backstay.concurrency.ctrl_c import is_ctrl_c
 from backstay.errors import AgentError, AgentFailed, BackstayError, ContextOverflow, InvalidPayload
@@ -27,7 +27,7 @@ from backstay.store import commands
 class AgentDriver:
     """Answers turns with the agents of the app. Their output goes to the turn's recorder."""
 
-    def __init__(self, store: AsyncStore, agents: Mapping[str, Maker], pool: Pool, compactor: Compactor) -> None:
+    def __init__(self, store: AsyncStore, agents: Mapping[str, AgentFactory], pool: Pool, compactor: Compactor) -> None:
         self._store, self._agents, self._pool, self._compactor = store, agents, pool, compactor
         self._history = HistoryCache(store)
 
@@ -51,11 +51,11 @@ class AgentDriver:
         return "" if recorder.has_output else "the agent sent no output"
 
     async def _run_agent(self, turn: LiveTurn, recorder: Recorder) -> None:
-        maker = self._agents.get(recorder.opened.agent or "")
-        if maker is None:
+        factory = self._agents.get(recorder.opened.agent or "")
+        if factory is None:
             raise AgentFailed(f"no agent called {recorder.opened.agent!r} is served here")
-        agent = maker.shared or await self._pool.take(recorder.opened, maker)
-        if maker.shared is None and isinstance(agent, Loads) and recorder.opened.root == recorder.opened.id:
+        agent = factory.shared or await self._pool.take(recorder.opened, factory)
+        if factory.shared is None and isinstance(agent, Loads) and recorder.opened.root == recorder.opened.id:
             # The agent got the history when it was built, so only newer messages are read.
             turn.set_history(await self._pool.history(recorder.opened), (), Ledger())
         else:
@@ -66,7 +66,7 @@ class AgentDriver:
             if not self._compactor.automatic or not await self._make_room(turn, recorder, overflow):
                 raise
             await self._reload_history(turn, recorder)
-            agent = maker.shared or await self._pool.take(recorder.opened, maker)
+            agent = factory.shared or await self._pool.take(recorder.opened, factory)
             await _record_output(output_of(agent, turn), recorder)
 
     async def _load_history(self, turn: LiveTurn, recorder: Recorder) -> None:

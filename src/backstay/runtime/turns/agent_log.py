@@ -11,7 +11,7 @@ from backstay.agents.tools import ToolFailed
 from backstay.errors import BackstayError, LeaseLost
 from backstay.model.failure_reasons import Exited, raised_by
 from backstay.model.ids import SessionId, TurnId
-from backstay.runtime.turns.recorder import TurnOver
+from backstay.runtime.turns.recorder import TurnHasEnded
 
 # A separate logger: the command line shows its records, and no others, in the terminal where an agent runs.
 log = logging.getLogger("backstay.runtime.agent")
@@ -34,7 +34,7 @@ def log_tool_error(turn: _Turn, tool: str, error: BaseException) -> None:
 def log_agent_error(turn: _Turn, task: "asyncio.Task[str]") -> None:
     """Log the exception of an agent's task, with its traceback, however late the task ends."""
     error = None if task.cancelled() else task.exception()
-    if error is None or isinstance(error, TurnOver | LeaseLost):
+    if error is None or isinstance(error, TurnHasEnded | LeaseLost):
         return  # An agent that stops because its turn has ended has not failed.
     # A tool's exception was already logged with its traceback.
     logged = isinstance(error, ToolFailed) and error.logged

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from backstay.agents.adapters import Maker
+from backstay.agents.adapters import AgentFactory
 from backstay.agents.port import Agent, CatchesUp, Loads
 from backstay.concurrency.ctrl_c import is_ctrl_c
 from backstay.errors import AgentTimedOut, ConfigError
@@ -129,7 +129,7 @@ class Pool:
         self._processes: Counter[str] = Counter()
         self._process_ended = asyncio.Event()
         self._slots: OrderedDict[_SlotKey, _Slot] = OrderedDict()
-        self._lent: dict[TurnId, _Slot] = {}
+        self._in_use: dict[TurnId, _Slot] = {}
         self._evicted: OrderedDict[_SlotKey, None] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
         self._counts: Counter[str] = Counter()
@@ -140,7 +140,7 @@ class Pool:
         """The current counts."""
         return PoolStatistics(
             kept=sum(slot.agent is not None for slot in self._slots.values()),
-            in_use=len(self._lent),
+            in_use=len(self._in_use),
             hits=self._counts["hits"],
             caught_up=self._counts["caught_up"],
             failed=self._counts["failed"],
@@ -148,7 +148,7 @@ class Pool:
             built=dict(self._built),
         )
 
-    async def take(self, opened: OpenTurn, maker: Maker) -> Agent:
+    async def take(self, opened: OpenTurn, factory: AgentFactory) -> Agent:
         """The agent for a turn: the kept one if its stamp matches the turn, otherwise a new one.
 
         The turn must end with `give_back` or `discard`, also if its agent failed.
@@ -163,10 +163,10 @@ class Pool:
             self._unwanted(slot)
             raise
         # From here on the slot belongs to the turn, so that `discard` finds it even while the agent is being built.
-        self._lent[opened.id] = slot
+        self._in_use[opened.id] = slot
         slot.input = opened.input
         try:
-            return await self._ready(slot, opened, maker)
+            return await self._ready(slot, opened, factory)
         except BaseException:
             self._counts["failed"] += 1
             self.discard(opened.id)
@@ -177,7 +177,7 @@ class Pool:
 
         Reads only those since the agent's last turn.
         """
-        slot = self._lent[opened.id]
+        slot = self._in_use[opened.id]
         # Positions count from 0: with as many known messages as precede the input there is nothing to read.
         if len(slot.known) != opened.input.position:
             slot.known += await self._messages(opened, after=len(slot.known))
@@ -189,7 +189,7 @@ class Pool:
         It gets a new stamp only if the turn itself made every change since the agent was taken; otherwise it is
         discarded.
         """
-        slot = self._lent.get(turn)
+        slot = self._in_use.get(turn)
         if slot is None:
             return
         if not finished.unbroken or finished.window != slot.window:
@@ -199,7 +199,7 @@ class Pool:
         slot.stamp = Stamp(finished.window, finished.context, finished.length, slot.configuration)
         slot.add(finished)
         slot.used_at = self._now()
-        del self._lent[turn]
+        del self._in_use[turn]
         self._slots.move_to_end(slot.key)
         self._release(slot)
         self.trim(self._pooling.capacity)
@@ -213,7 +213,7 @@ class Pool:
             turn: The turn; nothing happens if it has no agent here.
             close: Whether to close the agent; False for one that is still running and was abandoned.
         """
-        slot = self._lent.pop(turn, None)
+        slot = self._in_use.pop(turn, None)
         if slot is None:
             return
         # Empty the slot before the release: a waiting turn gets the lock next and must not find this agent.
@@ -262,8 +262,8 @@ class Pool:
 
     # --- within -----------------------------------------------------------------------------------------------------
 
-    async def _ready(self, slot: _Slot, opened: OpenTurn, maker: Maker) -> Agent:
-        slot.configuration, slot.window = maker.fingerprint(), opened.window
+    async def _ready(self, slot: _Slot, opened: OpenTurn, factory: AgentFactory) -> Agent:
+        slot.configuration, slot.window = factory.fingerprint(), opened.window
         stamp, agent = slot.stamp, slot.agent
         if agent is not None and stamp is not None:
             # The context number grows with every change of the messages: an equal one means that only this agent's own
@@ -284,8 +284,8 @@ class Pool:
         if agent is not None:
             slot.agent = slot.stamp = None
             self._close_soon(agent, slot)
-        built = await self._build(slot, opened, maker)
-        if self._lent.get(opened.id) is not slot:
+        built = await self._build(slot, opened, factory)
+        if self._in_use.get(opened.id) is not slot:
             # The turn ended while the agent was being built. Another turn may have the slot by now.
             self._close_soon(built, slot)
             raise AgentTimedOut("the agent was ready after its turn had ended")
@@ -301,14 +301,14 @@ class Pool:
         same = (stamp.window, stamp.configuration) == (opened.window, configuration)
         return same and opened.input.position > stamp.length
 
-    async def _build(self, slot: _Slot, opened: OpenTurn, maker: Maker) -> Agent:
-        slot.has_process = maker.has_process
+    async def _build(self, slot: _Slot, opened: OpenTurn, factory: AgentFactory) -> Agent:
+        slot.has_process = factory.has_process
         if slot.has_process:
             # Count the process before it starts: while `make` runs, other turns of this owner must see it.
             await self._room_for_process(slot.owner)
             self._processes[slot.owner] += 1
         try:
-            agent = await maker.make()
+            agent = await factory.make()
         except BaseException:
             # Also after a cancellation: a process that counts forever would use up the owner's limit.
             self._process_is_gone(slot)

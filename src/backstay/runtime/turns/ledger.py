@@ -110,11 +110,11 @@ class Ledger:
         """Remove a call of this turn, because it continues."""
         self._entries = [entry for entry in self._entries if (entry.call.turn, entry.call.call) != (self._turn, call)]
 
-    def _take(self, wanted: RequestedCall, suits: Callable[[LedgerEntry], bool]) -> LedgerEntry | None:
+    def _take(self, wanted: RequestedCall, matches: Callable[[LedgerEntry], bool]) -> LedgerEntry | None:
         """Remove and return an earlier call. One with the same spelling of the arguments goes first."""
-        suitable = [entry for entry in self._entries if suits(entry)]
-        same = (entry for entry in suitable if entry.is_for(wanted))
-        found = next(chain(same, (entry for entry in suitable if self._is_like(entry, wanted))), None)
+        matching = [entry for entry in self._entries if matches(entry)]
+        same = (entry for entry in matching if entry.is_for(wanted))
+        found = next(chain(same, (entry for entry in matching if self._is_like(entry, wanted))), None)
         if found is not None:
             self._entries.remove(found)
         return found

@@ -22,7 +22,7 @@ from backstay.runtime.attachments.tool_files import ToolFiles
 from backstay.runtime.events.notifier import Notifier
 from backstay.runtime.turns.agent_log import log_tool_error
 from backstay.runtime.turns.ledger import AbandonedCalls, Ledger, LedgerEntry, OwnCall, RequestedCall
-from backstay.runtime.turns.recorder import Recorder, TurnOver
+from backstay.runtime.turns.recorder import Recorder, TurnHasEnded
 from backstay.runtime.turns.tool_runner import ToolRunner
 from backstay.store import Store, commands
 
@@ -230,7 +230,7 @@ class LiveTurn:
             returned = await self._until_over(self._tool_runner.run(tool, own.call.arguments, key))
             output, files = await ToolFiles(self._store, self.owner).store(returned)
             await self._store_result(own, ToolResult(own.call.id, output, files=files))
-        except (LeaseLost, StoreError, TurnOver, asyncio.CancelledError):
+        except (LeaseLost, StoreError, TurnHasEnded, asyncio.CancelledError):
             # The tool did not fail: its result is unknown, so the call stays in doubt.
             raise
         except Exception as error:
@@ -256,7 +256,7 @@ class LiveTurn:
         await self._recorder.sync()
 
     async def _wait_for_decision(self, call: str) -> Approval:
-        """Wait for a person's decision, or raise `TurnOver` when the turn ends."""
+        """Wait for a person's decision, or raise `TurnHasEnded` when the turn ends."""
         with self._notifier.subscribe(self.session, self.owner) as subscription, self._recorder.waiting_for_others():
             while True:
                 # Take the cursor before the read: a decision during the read wakes the wait below.
@@ -277,7 +277,7 @@ class LiveTurn:
         try:
             await asyncio.wait({task, over}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
-                raise TurnOver(f"{self.id} has ended")
+                raise TurnHasEnded(f"{self.id} has ended")
             return task.result()
         finally:
             task.cancel()

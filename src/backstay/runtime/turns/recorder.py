@@ -34,7 +34,7 @@ T = TypeVar("T")
 _READ_TRIES = 5
 
 
-class TurnOver(BackstayError):
+class TurnHasEnded(BackstayError):
     """The turn has ended; it accepts no more output."""
 
 
@@ -146,7 +146,7 @@ class Recorder:
                 hint="Yield Text, Thought, ToolCall, ToolResult, Usage or Custom.",
             )
         if self.over.is_set():
-            raise TurnOver(f"{self.opened.id} has ended")
+            raise TurnHasEnded(f"{self.opened.id} has ended")
         # Keep the checked copy: the agent may change the lists and mappings that it yielded.
         body = check_body(body, self._store.limits)
         now = self.last_activity = asyncio.get_running_loop().time()
@@ -199,7 +199,7 @@ class Recorder:
             TurnOver: The turn has ended.
         """
         if self.over.is_set():
-            raise TurnOver(f"{self.opened.id} has ended")
+            raise TurnHasEnded(f"{self.opened.id} has ended")
         wanted = _SyncRequest(steering=steering)
         self._sync_requests.append(wanted)
         self._wake.set()
@@ -212,7 +212,7 @@ class Recorder:
             TurnOver: The turn has ended.
         """
         if self.over.is_set():
-            raise TurnOver(f"{self.opened.id} has ended")
+            raise TurnHasEnded(f"{self.opened.id} has ended")
         wanted = _RotationRequest(summary, parent, keep_from)
         self._rotation_requests.append(wanted)
         self._wake.set()
@@ -270,14 +270,14 @@ class Recorder:
     def stop(self) -> None:
         """Stop writing; the caller writes the rest of the buffer.
 
-        Tasks that wait in `sync` get `TurnOver`; those that wait for a rotation are cancelled.
+        Tasks that wait in `sync` get `TurnHasEnded`; those that wait for a rotation are cancelled.
         """
         # First refuse new requests, then answer the old ones: a task in `sync` would otherwise wait forever.
         self.over.set()
         self._wake.set()
         self._room.set()
         for one in self._sync_requests:
-            one.settle(TurnOver(f"{self.opened.id} has ended"))
+            one.settle(TurnHasEnded(f"{self.opened.id} has ended"))
         for rotation in self._rotation_requests:
             rotation.answer.cancel()
         self._sync_requests, self._rotation_requests = [], []

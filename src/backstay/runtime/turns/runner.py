@@ -5,11 +5,11 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
-from backstay.agents.adapters import Maker
+from backstay.agents.adapters import AgentFactory
 from backstay.agents.agent_traceback import agent_traceback
 from backstay.errors import AgentTimedOut, BackstayError, LeaseLost, Rejected, StoreError
 from backstay.model.content import Custom
-from backstay.model.failure_reasons import code_of, failure_of, own_words, raised_by, with_traceback
+from backstay.model.failure_reasons import code_of, failure_of, message_of, raised_by, with_traceback
 from backstay.model.history.projection import refusal_mark
 from backstay.model.ids import TurnId
 from backstay.model.turn import (
@@ -48,7 +48,7 @@ class Runner:
         self,
         store: AsyncStore,
         notifier: Notifier,
-        agents: Mapping[str, Maker],
+        agents: Mapping[str, AgentFactory],
         pool: Pool,
         compactor: Compactor,
         *,
@@ -91,7 +91,7 @@ class Runner:
     @property
     def abandoned(self) -> int:
         """The number of agents and tools that did not stop when their turn ended, and were abandoned."""
-        threads = sum(getattr(maker.shared, "abandoned", 0) for maker in self._agents.values())
+        threads = sum(getattr(factory.shared, "abandoned", 0) for factory in self._agents.values())
         return self._abandoned_agents + self._tool_runner.abandoned + threads
 
     def start_closing(self) -> None:
@@ -110,9 +110,9 @@ class Runner:
         """Close the agents: the live ones, and those shared by all turns."""
         await self.pool.aclose()
         await self.compactor.aclose()
-        for name, maker in self._agents.items():
-            if maker.shared is not None:
-                await close_agent(maker.shared, name, self._timing.grace)
+        for name, factory in self._agents.items():
+            if factory.shared is not None:
+                await close_agent(factory.shared, name, self._timing.grace)
 
     async def _run_one(self, opened: OpenTurn) -> OpenTurn | None:
         self.expect(opened.id)
@@ -163,17 +163,17 @@ class Runner:
             writer_task.add_done_callback(_consume_exception)
             if finished is not None:
                 self._driver.remember(opened, finished)
-            self._return_agent(opened, finished, stubborn=not agent_task.done())
+            self._return_agent(opened, finished, unresponsive=not agent_task.done())
             self._store.observer.ended(opened, None if finished is None else finished.turn.outcome)
             self.settle(opened.id, None if finished is None else finished.turn.outcome)
         return None if finished is None else finished.opened
 
-    def _return_agent(self, opened: OpenTurn, finished: Finished | None, *, stubborn: bool) -> None:
+    def _return_agent(self, opened: OpenTurn, finished: Finished | None, *, unresponsive: bool) -> None:
         """Return a live agent to the pool if its turn completed; otherwise discard it: its memory is unknown."""
         if finished is not None and isinstance(finished.turn.outcome, Completed):
             self.pool.give_back(opened.id, finished)
         else:
-            self.pool.discard(opened.id, close=not stubborn)
+            self.pool.discard(opened.id, close=not unresponsive)
 
     # --- the outcome ------------------------------------------------------------------------------------------------
 
@@ -244,7 +244,7 @@ class Runner:
             case Rejected() as error:
                 return failure_of(error, recorder.opened.id)
             case StoreError() as error:
-                return Interrupted(f"the store failed: {own_words(error)}")
+                return Interrupted(f"the store failed: {message_of(error)}")
             case _:
                 return None
 
@@ -278,8 +278,8 @@ class Runner:
         task.add_done_callback(_consume_exception)
         if not task.done():
             task.cancel()
-            _, stubborn = await asyncio.wait({task}, timeout=self._timing.grace)
-            self._abandoned_agents += len(stubborn)
+            _, unresponsive = await asyncio.wait({task}, timeout=self._timing.grace)
+            self._abandoned_agents += len(unresponsive)
 
     # --- the end ----------------------------------------------------------------------------------------------------
 

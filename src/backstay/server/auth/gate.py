@@ -66,7 +66,7 @@ class Gate:
         headers = Headers(scope=scope)
         scope["request_id"] = f"req_{uuid4().hex}"
         shared = shared_with(headers, self._service.settings.allowed_origins)
-        seen = _Seen(send, self._always, _encoded({"x-request-id": scope["request_id"]} | shared))
+        watch = _ResponseWatch(send, self._always, _encoded({"x-request-id": scope["request_id"]} | shared))
         began = asyncio.get_running_loop().time()
         with self._tracer.request(scope):
             try:
@@ -74,11 +74,11 @@ class Gate:
             except BackstayError as error:
                 self._service.metrics.refused.add(reason=getattr(error, "code", "store"))
                 response = self._service.error_responses.for_error(error, scope["path"])
-                await response(scope, receive, seen.send)
+                await response(scope, receive, watch.send)
             else:
                 app = preflight_response(headers) if is_preflight(scope["method"], headers) else self._app
-                await app(scope, receive, seen.send)
-        self._report(scope, seen, asyncio.get_running_loop().time() - began)
+                await app(scope, receive, watch.send)
+        self._report(scope, watch, asyncio.get_running_loop().time() - began)
 
     # --- checks before the request ------------------------------------------------------------------------------------
 
@@ -165,10 +165,10 @@ class Gate:
 
     # --- after the response -------------------------------------------------------------------------------------------
 
-    def _report(self, scope: Scope, seen: "_Seen", seconds: float) -> None:
+    def _report(self, scope: Scope, watch: "_ResponseWatch", seconds: float) -> None:
         operation = scope.get("operation", "unknown")
-        self._service.metrics.requests.add(operation=operation, status=str(seen.status))
-        if not seen.streams:
+        self._service.metrics.requests.add(operation=operation, status=str(watch.status))
+        if not watch.streams:
             self._service.metrics.request_seconds.observe(seconds)
         caller: Caller | None = scope.get("caller")
         log.info(
@@ -176,7 +176,7 @@ class Gate:
             extra={
                 "operation": operation,
                 "method": scope["method"],
-                "status": seen.status,
+                "status": watch.status,
                 "ms": round(seconds * 1000, 1),
                 "owner": None if caller is None else caller.owner,
                 "request": scope["request_id"],
@@ -184,7 +184,7 @@ class Gate:
         )
 
 
-class _Seen:
+class _ResponseWatch:
     """Adds headers to the response, and records its status and whether it is an event stream."""
 
     def __init__(self, send: Send, always: EncodedHeaders, own: EncodedHeaders) -> None:

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from backstay.errors import BackstayError
 from backstay.server.http.api_request import ApiRequest, ApiResponse, NoInput
 from backstay.server.http.operation import OCTETS, AnyOperation
-from backstay.server.http.problems import UNFORESEEN, Refused, cut_off, invalid, malformed, too_large
+from backstay.server.http.problems import INTERNAL_ERROR, Refused, cut_off, invalid, malformed, too_large
 from backstay.server.server_state import ServerState
 from backstay.server.telemetry.logs import log
 from backstay.server.transfers import spooled
@@ -43,7 +43,7 @@ class Endpoint:
             response = self._service.error_responses.for_error(cut_off(), scope["path"])
         except Exception:  # noqa: BLE001  # the client gets a fixed text; details go to the log
             log.exception("request failed", extra={"route": request.scope.get("operation")})
-            response = self._service.error_responses.for_problem(UNFORESEEN, scope["path"])
+            response = self._service.error_responses.for_problem(INTERNAL_ERROR, scope["path"])
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> ASGIApp:

@@ -48,7 +48,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     actual: int | None = None
 
 
-UNFORESEEN = Problem(
+INTERNAL_ERROR = Problem(
     status=500,
     code="unforeseen",
     title="internal error",

@@ -13,7 +13,7 @@ from backstay.config import Settings
 from backstay.server.auth.gate import SECURITY_HEADERS
 from backstay.server.error_formats import ERROR_RESPONSES
 from backstay.server.http.problems import Problem
-from backstay.server.process import readiness as waitings
+from backstay.server.process import readiness as readiness_files
 from backstay.server.process.readiness import WorkersWaiting
 from backstay.server.process.worker import configuration
 from backstay.server.telemetry.logs import log
@@ -68,7 +68,7 @@ class StandIn:
     async def _update(self) -> None:
         # One at a time: if two workers are ready at once, both must wait until the stand-in has stopped.
         async with self._updating:
-            waitings.save(self._folder, tuple(self._waiting.values()))
+            readiness_files.save(self._folder, tuple(self._waiting.values()))
             needed = bool(self._waiting) and not self._serving and not self._is_closed
             if needed and self._server is None:
                 self._start()
@@ -116,7 +116,7 @@ class StandIn:
             return Response(b'{"status":"ok"}', media_type="application/json")
         first = next(iter(self._waiting.values()), _STARTING)
         if path == "/readyz":
-            return Response(waitings.readiness(first), 503, _RETRY, "application/json")
+            return Response(readiness_files.readiness(first), 503, _RETRY, "application/json")
         hint = "The server retries automatically. Try again later; its log has the details."
         problem = Problem(status=503, code=first.code, title=first.reason, hint=hint)
         return ERROR_RESPONSES.for_problem(problem, path, dict(_RETRY))

@@ -18,12 +18,12 @@ from backstay.server.process.source_watch import SourceWatch
 from backstay.server.process.stand_in import StandIn
 from backstay.server.process.store_retry import LONGEST, StoreBackoff
 from backstay.server.process.supervisor_link import CONSENT, LINE_BYTES, WorkerOrder, WorkerState, encode_message
-from backstay.server.process.worker import HOPELESS
+from backstay.server.process.worker import CONFIG_ERROR
 from backstay.server.process.worker_folder import worker_folder
 from backstay.server.telemetry.logs import log
 from backstay.server.telemetry.metrics import forget_levels
 
-_DIED = WorkersWaiting(code="worker_died", reason="A worker died while it started; the log has the reason.")
+_WORKER_DIED = WorkersWaiting(code="worker_died", reason="A worker died while it started; the log has the reason.")
 
 
 class Supervisor:
@@ -32,7 +32,7 @@ class Supervisor:
     def __init__(self, settings: Settings, listener: socket.socket, signals: Shutdown, why: str) -> None:
         self._settings, self._listener, self._signals, self._why = settings, listener, signals, why
         self._stopping = asyncio.Event()
-        self._hopeless = False
+        self._cannot_serve = False
         self._watch = SourceWatch(Path.cwd()) if settings.reload else None
 
     async def run(self) -> None:
@@ -56,7 +56,7 @@ class Supervisor:
                         watching.cancel()
             finally:
                 await stand_in.close()
-        if self._hopeless:
+        if self._cannot_serve:
             raise ConfigError("a worker cannot serve", hint="The log line above has the reason.")
 
     async def _keep(self, number: int, folder: Path, stand_in: StandIn) -> None:
@@ -76,7 +76,7 @@ class Supervisor:
                 continue
             forwarding = asyncio.create_task(self._forward_state(number, link, stand_in), name=f"worker {process.pid}")
             try:
-                ended_by_us = await self._until_over(process, changed)
+                ended_by_us = await self._wait_for_exit_or_change(process, changed)
             finally:
                 # This ends the forwarding, also if the supervisor is cancelled.
                 link[1].close()
@@ -84,19 +84,19 @@ class Supervisor:
             forget_levels(folder, process.pid)
             if ended_by_us:
                 return
-            if changed is not None and (changed.is_set() or process.returncode == HOPELESS):
+            if changed is not None and (changed.is_set() or process.returncode == CONFIG_ERROR):
                 # An agent that cannot be loaded is being written: the log has its error, and the next change restarts.
                 await stand_in.forget(number)
                 await self._first(changed, self._stopping)
                 log.info("worker reloads", extra={"pid": process.pid})
                 continue
-            if process.returncode == HOPELESS:
+            if process.returncode == CONFIG_ERROR:
                 # Stop the other workers gracefully, too.
-                self._hopeless = True
+                self._cannot_serve = True
                 self._stopping.set()
                 return
             log.warning("worker died", extra={"pid": process.pid, "code": process.returncode})
-            await (stand_in.forget(number) if opened else stand_in.wait(number, _DIED))
+            await (stand_in.forget(number) if opened else stand_in.wait(number, _WORKER_DIED))
             if loop.time() - began > LONGEST:
                 backoff.reset()
             await self._pause(backoff.delay())
@@ -146,7 +146,7 @@ class Supervisor:
             pass
         return opened
 
-    async def _until_over(self, process: Process, changed: asyncio.Event | None) -> bool:
+    async def _wait_for_exit_or_change(self, process: Process, changed: asyncio.Event | None) -> bool:
         """Wait until the worker has ended, or its sources have changed. Returns whether the server stops.
 
         If the supervisor is cancelled, it stops the worker first.

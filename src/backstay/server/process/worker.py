@@ -26,7 +26,7 @@ from backstay.server.process.worker_folder import remove
 from backstay.server.telemetry.logs import log, set_up
 
 # The exit status of a worker that a restart would not help. Uvicorn's own exit statuses do not mean that.
-HOPELESS = os.EX_CONFIG
+CONFIG_ERROR = os.EX_CONFIG
 
 
 class WebServer(uvicorn.Server):
@@ -186,7 +186,7 @@ def main() -> None:
             on_a_loop(_run_as_one_of_several(link, stopping))
     except BackstayError as error:
         log.error("worker cannot serve", extra={"error": str(error)})  # without a traceback: the message is enough
-        sys.exit(HOPELESS)
+        sys.exit(CONFIG_ERROR)
 
 
 if __name__ == "__main__":

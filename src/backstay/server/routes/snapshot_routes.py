@@ -40,8 +40,8 @@ class SessionBadges(msgspec.Struct, frozen=True, kw_only=True):
 
 async def read_snapshot(call: ApiRequest[NoInput, ReadQuery]) -> ApiResponse:
     """Return a snapshot of a part of the session."""
-    asked = call.query
-    query = SnapshotQuery(window=asked.window, before=asked.before, around=asked.around, last=asked.last)
+    params = call.query
+    query = SnapshotQuery(window=params.window, before=params.before, around=params.around, last=params.last)
     return ApiResponse(value=await call.run(commands.snapshot(call.session, query, owner=call.owner)))
 
 

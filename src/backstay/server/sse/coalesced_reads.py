@@ -121,8 +121,8 @@ class SharedReads:
 
 def _is_listed(event: Event) -> bool:
     """Whether the event changes the list's row. A tool call that waits for approval does."""
-    asks = isinstance(event.body, ToolCalled) and event.body.call.approval
-    return asks or not isinstance(event.body, _UNLISTED)
+    needs_approval = isinstance(event.body, ToolCalled) and event.body.call.approval
+    return needs_approval or not isinstance(event.body, _UNLISTED)
 
 
 async def _row(owned: OwnerSessions, session: SessionId) -> bytes | None:

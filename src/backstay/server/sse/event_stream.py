@@ -103,7 +103,7 @@ class EventStream:
             seen = self._cursors[session].number
             batch.add(_frame(encoded.page.gap, _encode({"session": session, "seen": seen})))
         for event, data in zip(encoded.page.events, encoded.events, strict=True):
-            self._stand(session, event.cursor)
+            self._advance(session, event.cursor)
             batch.add(_frame("event", data, self._cursor()))
             self._count(event)
             if isinstance(event.body, SessionDeleted):
@@ -141,7 +141,7 @@ class EventStream:
 
     # --- the cursor ---------------------------------------------------------------------------------------------------
 
-    def _stand(self, session: SessionId, cursor: Cursor) -> None:
+    def _advance(self, session: SessionId, cursor: Cursor) -> None:
         self._cursors[session] = cursor
         self._spelled[session] = spell(session, cursor)
 

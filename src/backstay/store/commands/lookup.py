@@ -181,7 +181,7 @@ def beginning_with(prefix: str, *, owner: str, limit: int = 20) -> Read[tuple[Se
     def found(tx: Transaction) -> tuple[SessionInfo, ...]:
         if not prefix.isascii() or "\0" in prefix:
             return ()
-        return tuple(door.value(tx.now) for door in session_queries.beginning_with(tx, prefix, owner, limit))
+        return tuple(row.value(tx.now) for row in session_queries.beginning_with(tx, prefix, owner, limit))
 
     return Read(name="beginning_with", owner=owner, snapshot=False, verb=found)
 
@@ -206,7 +206,7 @@ def ending_with(letters: str, *, owner: str, limit: int = 20) -> Read[tuple[Sess
     def found(tx: Transaction) -> tuple[SessionInfo, ...]:
         if not (letters.isascii() and letters.isalnum() and letters == letters.lower()):
             return ()
-        return tuple(door.value(tx.now) for door in session_queries.ending_with(tx, letters, owner, limit))
+        return tuple(row.value(tx.now) for row in session_queries.ending_with(tx, letters, owner, limit))
 
     return Read(name="ending_with", owner=owner, snapshot=False, verb=found)
 

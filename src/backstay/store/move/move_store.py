@@ -11,7 +11,7 @@ from backstay.errors import ConfigError
 from backstay.model.operations.move_progress import Move, MovedTable, MoveProgress
 from backstay.store import is_postgres, load_postgres, open_store, sqlite_path
 from backstay.store.move.mover import Mover, Progress
-from backstay.store.move.site import MoveState, Site, departed
+from backstay.store.move.site import MoveState, Site, store_moved
 from backstay.store.sqlite.maintenance.site import SqliteSite
 
 
@@ -38,7 +38,7 @@ def move(source_url: str | Path, target_url: str | Path, *, progress: Progress |
     report = progress or _ignore
     with _site(source_url) as source, _site(target_url) as target:
         mover = Mover(source, target, report)
-        note = _departure(mover, source, target, source_url, target_url)
+        note = _start_or_find(mover, source, target, source_url, target_url)
         tables = () if target.note("arrived") else _carry(mover, note, source, target)
         messages = next((table.rows for table in tables if table.name == "messages"), 0)
         moved = Move(id=note.id, source=source.location, target=target.location, tables=tables)
@@ -64,7 +64,9 @@ def call_off_move(source_url: str | Path) -> None:
         source.allow_writes(note)
 
 
-def _departure(mover: Mover, source: Site, target: Site, source_url: str | Path, target_url: str | Path) -> MoveState:
+def _start_or_find(
+    mover: Mover, source: Site, target: Site, source_url: str | Path, target_url: str | Path
+) -> MoveState:
     """Start the move, or find the one that was started.
 
     Both databases have a note of it and are closed when this returns.
@@ -79,7 +81,7 @@ def _departure(mover: Mover, source: Site, target: Site, source_url: str | Path,
     there = target.note("arriving", "arrived") if target.is_store() else None
     if there is None or there.id != note.id:
         if note.state == "left" or note.location != target.location:
-            raise departed(source.location, note)
+            raise store_moved(source.location, note)
         open_store(target_url).close()
         target.prepare_target(MoveState(note.id, "arriving", source.location), SystemClock().now())
     return note

@@ -104,7 +104,7 @@ def busy(location: str, running: int) -> SessionBusy:
     )
 
 
-def departed(location: str, note: MoveState) -> ConfigError:
+def store_moved(location: str, note: MoveState) -> ConfigError:
     """The error for a store that was moved elsewhere, or is being moved."""
     return ConfigError(
         f"{location} {'was moved' if note.state == 'left' else 'is being moved'} to {note.location}",

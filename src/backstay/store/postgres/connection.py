@@ -145,7 +145,7 @@ class ServerConnection(psycopg.Connection[TupleRow]):
         finally:
             self.busy = 0.0
 
-    def hang_up(self) -> None:
+    def close_socket(self) -> None:
         """Shut the socket down from another thread, so that the thread that waits for an answer gets an error."""
         try:
             with socket.socket(fileno=socket.dup(self.fileno())) as line:
@@ -193,4 +193,4 @@ class Watchdog:
             with self._lock:
                 late = [wire for wire in self._wires if wire.busy and now - wire.busy >= self._seconds]
             for wire in late:
-                wire.hang_up()
+                wire.close_socket()

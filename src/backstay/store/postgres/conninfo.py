@@ -66,12 +66,12 @@ def _given(url: str) -> dict[str, str]:
     except (psycopg.ProgrammingError, UnicodeEncodeError) as error:
         message = str(error).partition('"')[0] if isinstance(error, psycopg.ProgrammingError) else "not valid Unicode"
         raise ConfigError(f"the PostgreSQL URL cannot be read: {message.rstrip(': ')}", hint=_WRITE) from None
-    if _misread(url, given):
+    if _is_misparsed(url, given):
         raise ConfigError("the PostgreSQL URL cannot be read: it has no valid host and port", hint=_WRITE)
     return given
 
 
-def _misread(url: str, given: dict[str, str]) -> bool:
+def _is_misparsed(url: str, given: dict[str, str]) -> bool:
     """Whether a part of the password was parsed as a host, port or database, all of which are shown."""
     hosts, ports = given.get("host", "").split(","), given.get("port", "").split(",")
     _, _, path = url.partition("://")[2].partition("?")[0].partition("/")

@@ -11,7 +11,7 @@ from backstay.model.ids import IdSource, WorkerId
 from backstay.model.lease import Lease
 from backstay.model.limits import Limits
 from backstay.model.search.terms import SearchQuery, words
-from backstay.store.engine import Holding, Parameter, Row, SyncNeeded
+from backstay.store.engine import Parameter, Row, SeenLease, SyncNeeded
 from backstay.store.postgres import tsvector
 from backstay.store.postgres.database import Ending
 from backstay.store.postgres.protocol.pipeline import Pipeline, Receiver
@@ -79,7 +79,7 @@ class PostgresTransaction:
         "_wrote",
         "ids",
         "limits",
-        "met",
+        "seen_leases",
         "worker",
     )
 
@@ -96,7 +96,7 @@ class PostgresTransaction:
         self._expected: list[_Read] = []
         self._predicted: list[_Predicted] = []
         self._wrote = self._confirms = False
-        self.met: list[Holding] = []
+        self.seen_leases: list[SeenLease] = []
 
     @property
     def host(self) -> str:

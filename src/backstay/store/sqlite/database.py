@@ -23,7 +23,7 @@ from backstay.store.sqlite.connection import (
     open_writer,
     refuse_old_sqlite,
 )
-from backstay.store.sqlite.faults import not_ours, poisons, store_errors, translated
+from backstay.store.sqlite.faults import breaks_connection, not_a_store, store_errors, translated
 from backstay.store.sqlite.files.creation import create, discard_unfinished, set_wal_mode
 from backstay.store.sqlite.files.descriptors import retry_while_scarce
 from backstay.store.sqlite.files.file_locks import LifeLock, LockState, WriteLock, lock_state, locks_of, sweep
@@ -129,7 +129,7 @@ class SqliteDatabase:
         try:
             result = work(connection)
         except apsw.Error as error:
-            if poisons(error):
+            if breaks_connection(error):
                 close_quietly(connection)
             else:
                 self._give_back(connection)
@@ -347,7 +347,7 @@ def _open(
     refuse_network(path, mounts)
     create(path, steps, wait_seconds=wait_seconds, vfs=vfs)
     if path.exists() and not path.is_file():
-        raise not_ours(str(path), "it is a directory" if path.is_dir() else "it is not a regular file")
+        raise not_a_store(str(path), "it is a directory" if path.is_dir() else "it is not a regular file")
     with _guard:
         file = identity(path)
         if file is None:

@@ -29,7 +29,7 @@ def translated(error: Exception, path: str) -> StoreError:
         case apsw.ReadOnlyError():
             return StoreReadOnly(f"{path} cannot be written: {error}")
         case apsw.NotADBError():
-            return not_ours(path, "it is not an SQLite database")
+            return not_a_store(path, "it is not an SQLite database")
         case apsw.CorruptError():
             return CorruptRecord(path, f"the database file is damaged: {error}")
         case apsw.BusyError() | apsw.LockedError():
@@ -46,14 +46,14 @@ def translated(error: Exception, path: str) -> StoreError:
             return StoreUnavailable(f"{path} failed: {type(error).__name__}: {error}")
 
 
-def not_ours(path: str, why: str) -> SchemaMismatch:
+def not_a_store(path: str, why: str) -> SchemaMismatch:
     """The error for a file that Backstay did not create."""
     return SchemaMismatch(
         f"{path} is not a Backstay database: {why}", hint="Choose another path; the file was left untouched."
     )
 
 
-def poisons(error: Exception) -> bool:
+def breaks_connection(error: Exception) -> bool:
     """Whether the connection is not reliable after this error: its cache may differ from the disk."""
     return isinstance(
         error, apsw.IOError | apsw.CorruptError | apsw.NoMemError | apsw.CantOpenError | apsw.ProtocolError

@@ -9,7 +9,7 @@ import apsw
 
 from backstay.errors import SchemaMismatch, StoreArriving
 from backstay.store.sqlite.connection import APPLICATION_ID, MOVING_ID, pragma
-from backstay.store.sqlite.faults import applying, not_ours
+from backstay.store.sqlite.faults import applying, not_a_store
 from backstay.store.sqlite.files.file_system import size_of
 
 # A database has at least one page, and this is the smallest page size.
@@ -44,7 +44,7 @@ def refuse_foreign_file(path: Path, steps: Sequence[SqliteMigration]) -> None:
         return
     if size < SMALLEST and not Path(f"{path}-journal").exists():
         # SQLite takes such a file for an empty database, and would overwrite it.
-        raise not_ours(str(path), f"it has {size} bytes, fewer than any database")
+        raise not_a_store(str(path), f"it has {size} bytes, fewer than any database")
     _look(f"{path.as_uri()}?immutable=1", path, steps)
     if size_of(Path(f"{path}-wal")):
         _look(path.as_uri(), path, steps)
@@ -78,7 +78,7 @@ def refuse_foreign(connection: apsw.Connection, path: str, steps: Sequence[Sqlit
     elif application == MOVING_ID:
         raise StoreArriving(f"{path} is not a complete store: a move to it is not finished")
     elif application or schema or not is_empty:
-        raise not_ours(path, "it belongs to another program")
+        raise not_a_store(path, "it belongs to another program")
 
 
 def _whose(connection: apsw.Connection) -> tuple[int, int, bool]:

@@ -12,7 +12,7 @@ import apsw
 
 from backstay.store.engine import WouldBlock
 from backstay.store.sqlite.connection import close_quietly, on_one_snapshot, pragma
-from backstay.store.sqlite.faults import poisons, translated
+from backstay.store.sqlite.faults import breaks_connection, translated
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class ShortReader:
         except (apsw.InterruptError, apsw.BusyError) as error:
             raise WouldBlock from error
         except apsw.Error as error:
-            if poisons(error):
+            if breaks_connection(error):
                 self._close()
             raise translated(error, self._path) from error
         finally:

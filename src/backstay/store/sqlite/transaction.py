@@ -13,7 +13,7 @@ from backstay.model.ids import IdSource, WorkerId
 from backstay.model.lease import Lease
 from backstay.model.limits import Limits
 from backstay.model.search.terms import SearchQuery, fts5_expression, segmented
-from backstay.store.engine import Holding, Overtaken, Parameter, Row, SyncNeeded
+from backstay.store.engine import Overtaken, Parameter, Row, SeenLease, SyncNeeded
 from backstay.store.queries import Queries
 
 # The value of `PRAGMA synchronous` on a connection whose commits wait for the disk.
@@ -55,7 +55,7 @@ class SqliteSettings(NamedTuple):
 class SqliteTransaction:
     """Named statements on one connection, with the worker's clock and locks."""
 
-    __slots__ = ("_connection", "_now", "_setting", "ids", "limits", "met", "worker")
+    __slots__ = ("_connection", "_now", "_setting", "ids", "limits", "seen_leases", "worker")
 
     finds_phrases = True
     ranks_by_count = True
@@ -65,7 +65,7 @@ class SqliteTransaction:
         self._setting = setting
         self.limits, self.ids, self.worker = setting.limits, setting.ids, setting.worker
         self._now = 0
-        self.met: list[Holding] = []
+        self.seen_leases: list[SeenLease] = []
 
     @property
     def host(self) -> str:

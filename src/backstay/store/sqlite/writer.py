@@ -12,7 +12,7 @@ from backstay.errors import BackstayError, StoreError, StoreReplaced, StoreUnava
 from backstay.store.engine import SyncNeeded
 from backstay.store.sqlite.checkpointer import Checkpointer
 from backstay.store.sqlite.connection import Durability, close_quietly, open_writer
-from backstay.store.sqlite.faults import poisons, translated
+from backstay.store.sqlite.faults import breaks_connection, translated
 from backstay.store.sqlite.files.file_locks import WriteLock
 from backstay.store.sqlite.files.open_files import OpenFiles
 from backstay.store.sqlite.files.read_pause import ReadPause
@@ -55,13 +55,13 @@ class Writer:
         self._anchor = anchor
         self._durability: Durability = "FULL"
         self._number = 0
-        self._suspect = False
+        self._check_needed = False
         self._checkpointer = Checkpointer(pause)
         self._hints = hints
         self._committed = False
         # Held while the connection is used: by the writer's thread, or by the thread of a lone caller.
-        self._pen = threading.Lock()
-        self._crowded = False
+        self._write_lock = threading.Lock()
+        self._contended = False
         self._closing = False
         self.forked = False
         """Whether this is the copy of a forked child, whose thread stayed in the parent."""
@@ -89,14 +89,14 @@ class Writer:
 
         This saves a lone caller two thread switches, which cost as much as the transaction.
         """
-        if self._crowded or not self._queue.empty():
+        if self._contended or not self._queue.empty():
             return False
         if threading.current_thread() is not threading.main_thread():
             return self._at_once(job)
         return uninterrupted(lambda: self._at_once(job))
 
     def _at_once(self, job: SqliteJob[object]) -> bool:
-        if not self._pen.acquire(blocking=False):
+        if not self._write_lock.acquire(blocking=False):
             return False
         try:
             if self._closing or not self._lock.at_once():
@@ -107,7 +107,7 @@ class Writer:
             finally:
                 self._lock.release()
         finally:
-            self._pen.release()
+            self._write_lock.release()
         self._send_hint()
         if self._checkpointer.due():
             # Checkpoints belong to the thread: no caller should wait for one. An empty job makes the thread run it.
@@ -145,16 +145,16 @@ class Writer:
         """Close the connection, under the lock: the last connection to close writes the log back into the file."""
         self._checkpointer.close()
         try:
-            with self._pen, self._lock.within(self._close_within):
-                self._hang_up(copy_log=self._files.may_copy_log())
+            with self._write_lock, self._lock.within(self._close_within):
+                self._close_connection(copy_log=self._files.may_copy_log())
         except (StoreError, OSError):
             # Another process has the lock, so we are not the last: it, or the next process to open the file, copies the
             # log. If the lock file was deleted, no process has the lock.
-            self._hang_up(copy_log=self._files.may_copy_log_unlocked())
+            self._close_connection(copy_log=self._files.may_copy_log_unlocked())
         self._files.close()
         self._lock.close()
 
-    def _hang_up(self, *, copy_log: bool) -> None:
+    def _close_connection(self, *, copy_log: bool) -> None:
         # First: this may delete the log, and from then on a process that opens the database finds another one.
         self._files.end_use()
         if self._connection is not None and not copy_log:
@@ -165,9 +165,9 @@ class Writer:
     def _write(self, first: SqliteJob[object]) -> None:
         batch: list[SqliteJob[object]] = []
         try:
-            with self._pen, self._lock:
+            with self._write_lock, self._lock:
                 batch = self._claim_with(first)
-                self._crowded = len(batch) > 1
+                self._contended = len(batch) > 1
                 if batch:
                     self._commit(batch)
         except OSError as error:
@@ -241,7 +241,7 @@ class Writer:
         try:
             job.attempt(connection)
         except apsw.Error as error:
-            if isinstance(error, apsw.FullError) or poisons(error) or not connection.in_transaction:
+            if isinstance(error, apsw.FullError) or breaks_connection(error) or not connection.in_transaction:
                 raise
             job.error = translated(error, str(self._path))
         except SyncNeeded:
@@ -256,7 +256,7 @@ class Writer:
             job.attempt(connection)
         except apsw.Error as error:
             # A full or failing disk concerns the whole batch; a violated constraint only this job.
-            if isinstance(error, apsw.FullError) or poisons(error) or not connection.in_transaction:
+            if isinstance(error, apsw.FullError) or breaks_connection(error) or not connection.in_transaction:
                 raise
             connection.execute("ROLLBACK TO job")
             job.error = translated(error, str(self._path))
@@ -272,9 +272,9 @@ class Writer:
         committed = False
         if isinstance(error, apsw.Error):
             self._roll_back()
-            if poisons(error):
+            if breaks_connection(error):
                 self._disconnect()
-                self._suspect = True
+                self._check_needed = True
                 committed = self._was_committed()
             elif isinstance(error, apsw.ReadOnlyError):
                 # The connection was made while the file, or its log, was read-only. The next write opens another.
@@ -333,12 +333,12 @@ class Writer:
         synced.
         """
         connection = self._connected()
-        if self._suspect:
+        if self._check_needed:
             self._set_durability(connection, "FULL")
             pages, copied = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
             if pages != copied:
                 raise StoreUnavailable(f"{self._path} had an I/O error and its log could not be copied yet")
-            self._suspect = False
+            self._check_needed = False
         return connection
 
     def _set_durability(self, connection: apsw.Connection, wanted: Durability) -> None:
@@ -362,7 +362,7 @@ class Writer:
         if not self._checkpointer.due():
             return
         try:
-            with self._pen, self._lock:
+            with self._write_lock, self._lock:
                 connection = self._connected()
                 self._set_durability(connection, "FULL")
                 self._checkpointer.run(connection)

@@ -26,7 +26,7 @@ from backstay.store.engine import Engine, Transaction
 from backstay.store.transfer.draft import DocumentDraft
 from backstay.store.verbs import blob_store
 from backstay.store.verbs.documents import import_cleanup, import_rows
-from backstay.store.verbs.documents.import_rows import Showing
+from backstay.store.verbs.documents.import_rows import ShownSession
 from backstay.store.verbs.turns import event_log
 
 T = TypeVar("T")
@@ -121,12 +121,12 @@ class _Import:
 
     def run(self) -> Imported | None:
         """Write all rows and show the session. None, with nothing written, if one of its sessions exists already."""
-        showing = self._showing()
+        shown = self._shown_session()
         try:
-            if not self._begin(self._size(showing)):
+            if not self._begin(self._size(shown)):
                 return None
-            self._write_rows(showing)
-            verb = partial(import_rows.show, import_id=self._import, showing=showing, owner=self._owner)
+            self._write_rows(shown)
+            verb = partial(import_rows.show, import_id=self._import, shown=shown, owner=self._owner)
             session, here = self._engine.write(verb, exclusive=True)
         except BaseException:
             # If the store cannot be written now, its rows are removed once the import counts as given up.
@@ -140,7 +140,7 @@ class _Import:
             addresses=here,
             elsewhere=tuple(one.spelling for one in self._header.addresses if one.spelling not in here),
             dropped=dropped,
-            held=tuple(showing.held),
+            held=tuple(shown.held),
         )
 
     def _abandon(self) -> None:
@@ -179,12 +179,12 @@ class _Import:
                 if turn.request is not None and turn.request.scope is not None:
                     yield turn.id, turn.request.id
 
-    def _showing(self) -> Showing:
+    def _shown_session(self) -> ShownSession:
         facts, draft = self._draft.header.session, self._draft
         own = [window for _, window in draft.windows if window.session == facts.id]
         start = next(window.start for window in own if window.id == facts.window)
         message = (message for window in own for _, message in draft.messages(window.id))
-        showing = Showing(
+        shown = ShownSession(
             self._header,
             start=start,
             length=max(start, draft.end_of_window(facts.window)),
@@ -194,12 +194,12 @@ class _Import:
             + len(self._header.marks.draft.encode()),
         )
         if not self._copied:
-            showing.requested = self._requests
-        return showing
+            shown.requested = self._requests
+        return shown
 
-    def _size(self, showing: Showing) -> int:
+    def _size(self, shown: ShownSession) -> int:
         """The number of bytes that the import adds for the owner."""
-        size = showing.text_bytes
+        size = shown.text_bytes
         for heads in _batched((head for _, head in self._draft.attachments()), BATCH):
             verb = partial(blob_store.missing, owner=self._owner, hashes=[head.hash for head in heads])
             absent = self._engine.read(verb)
@@ -212,7 +212,7 @@ class _Import:
 
     # --- in many steps ------------------------------------------------------------------------------------------------
 
-    def _write_rows(self, showing: Showing) -> None:
+    def _write_rows(self, shown: ShownSession) -> None:
         draft, owner, session = self._draft, self._owner, self._session
         exported = [self._renewal.window(window) for _, window in draft.windows]
         for window in exported:
@@ -224,7 +224,7 @@ class _Import:
         for source, old in draft.messages_by_time():
             message, home = self._renewal.message(old), self._renewal.window_id(source)
             self._add(partial(import_rows.write_message, window=home, message=message, owner=owner), _length(old))
-        for turn in self._turns(showing):
+        for turn in self._turns(shown):
             self._add(partial(import_rows.write_turn, session=session, turn=turn, owner=owner), _length(turn))
         for _, call in draft.calls():
             self._add(partial(import_rows.write_call, call=self._renewal.call(call)))
@@ -253,22 +253,22 @@ class _Import:
                 start += len(data)
             self._write(partial(blob_store.finish, upload=upload, owner=self._owner, expected=head.hash))
 
-    def _turns(self, showing: Showing) -> Iterator[ExportedTurn]:
-        """The turns as they are written. What the last step needs of them is noted in `showing`."""
-        asked = -1
+    def _turns(self, shown: ShownSession) -> Iterator[ExportedTurn]:
+        """The turns as they are written. What the last step needs of them is noted in `shown`."""
+        newest = -1
         for _, old in self._draft.turns():
             turn = self._renewal.turn(old)
             if turn.request is not None and not self._addresses:
                 turn = replace(turn, request=replace(turn.request, scope=None))
             if import_rows.is_held(turn):
-                showing.held.append(turn.id)
+                shown.held.append(turn.id)
                 if not turn.held:
-                    showing.newly_held.append(turn.id)
+                    shown.newly_held.append(turn.id)
             if turn.state == "running":
-                showing.running = turn.id
+                shown.running = turn.id
             # Sessions that were exported before their agent was known have that of the turn that was asked last.
-            if self._header.session.agent is None and turn.agent not in (None, COMPACTOR) and turn.event > asked:
-                asked, showing.agent = turn.event, turn.agent
+            if self._header.session.agent is None and turn.agent not in (None, COMPACTOR) and turn.event > newest:
+                newest, shown.agent = turn.event, turn.agent
             yield turn
 
     def _add(self, step: Step, size: int = 100) -> None:

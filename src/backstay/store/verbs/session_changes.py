@@ -155,7 +155,7 @@ def point(tx: Transaction, address: Address, session: SessionId, owner: str) -> 
         found = ADDRESS.one(tx, owner=owner, key=bytes.fromhex(address.key))
         if found is None or found.session != session:
             before, generation = (None, 0) if found is None else (found.session, found.generation)
-            _lead(tx, owner, address, session, before=before, generation=generation + 1)
+            _point_row(tx, owner, address, session, before=before, generation=generation + 1)
             _append_change(tx, session_row, AddressPointed(address.spelling))
     return session_row.value(tx.now)
 
@@ -164,10 +164,10 @@ def end(tx: Transaction, session: SessionId, owner: str, expect_revision: int | 
     """End the session permanently. Running and waiting turns are cancelled. Raises `SessionExpired`."""
     with lifecycle.lock_and_reap(tx, session, owner) as session_row:
         session_row.require_revision(expect_revision)
-        standing = session_row.standing(tx.now)
-        if standing == "expired":
+        state_at = session_row.state_at(tx.now)
+        if state_at == "expired":
             raise SessionExpired(f"{session} has expired")
-        if standing == "open":
+        if state_at == "open":
             _cancel_all(tx, session_row)
             _close(tx, session_row, "ended", SessionEndedEvent())
     return session_row.value(tx.now)
@@ -244,11 +244,11 @@ def _create_at(
     tx: Transaction, address: Address, owner: str, ttl: Ttl | None, *, before: SessionId | None, generation: int
 ) -> SessionScope:
     scope = _create(tx, owner, address, ttl)
-    _lead(tx, owner, address, scope.row.id, before=before, generation=generation)
+    _point_row(tx, owner, address, scope.row.id, before=before, generation=generation)
     return scope
 
 
-def _lead(
+def _point_row(
     tx: Transaction, owner: str, address: Address, session: SessionId, *, before: SessionId | None, generation: int
 ) -> None:
     """Point an address to a session. The transaction is run again if another one pointed it elsewhere since."""
@@ -288,9 +288,9 @@ def _lock_open_or_close(tx: Transaction, session: SessionId, owner: str, ttl: Tt
     if scope is None:
         return None
     lifecycle.reap(tx, scope.row)
-    if ttl is not None and scope.row.standing(tx.now) == "open":
+    if ttl is not None and scope.row.state_at(tx.now) == "open":
         _set_ttl(scope.row, ttl)
-    if scope.row.standing(tx.now) == "open":
+    if scope.row.state_at(tx.now) == "open":
         return scope
     with scope as session_row:
         if session_row.state == "open":

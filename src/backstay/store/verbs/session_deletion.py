@@ -120,5 +120,5 @@ def _drop_windows(tx: Transaction, own: Iterable[WindowId], needed: Needed) -> i
                 window_segments.add_segment(tx, window, part)
         else:
             tx.run("uproot_window", window=window)
-    going = [window for window in own if window not in needed.read and window not in needed.sources]
-    return sum(tx.changed("drop_window", window=window) for window in going)
+    unneeded = [window for window in own if window not in needed.read and window not in needed.sources]
+    return sum(tx.changed("drop_window", window=window) for window in unneeded)

@@ -45,7 +45,7 @@ def snapshot(tx: Transaction, session: SessionId, owner: str, query: SnapshotQue
         if running_row is None
         else event_log.of_turn(tx, session_row.id, running_row.id, running_row.first_event or 0)
     )
-    output, pending_steering = _so_far(events)
+    output, pending_steering = _running_output(events)
     turns = _turns(tx, owner, page.messages, running_row, events)
     window = window_segments.get(tx, page.window)
     return SessionSnapshot(
@@ -87,7 +87,7 @@ def _around(tx: Transaction, session_row: SessionRow, message: MessageId, last: 
     return SnapshotQuery(window=location.window, before=location.position + 1 + last // 2, last=last)
 
 
-def _so_far(events: Iterable[EventBody]) -> tuple[list[NewMessage], list[tuple[Part, ...]]]:
+def _running_output(events: Iterable[EventBody]) -> tuple[list[NewMessage], list[tuple[Part, ...]]]:
     """The output of the running turn, and its steering inputs that are not part of the output yet."""
     fold = TurnMessages()
     for event in events:

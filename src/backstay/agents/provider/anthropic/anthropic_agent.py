@@ -74,12 +74,17 @@ class AnthropicAgent(ModelAgent[AnthropicEvent]):
         self._max_tokens, self._thinking = max_tokens, thinking
         self._request = dict(options or {}) | {"model": model, "stream": True}
 
-    def _converse(
-        self, system: str, messages: Sequence[Message], asked: Directions, files: AttachedFiles, tools: Declared
+    def _start_conversation(
+        self, system: str, messages: Sequence[Message], directions: Directions, files: AttachedFiles, tools: Declared
     ) -> Conversation:
         transcript = AnthropicTranscript(system, messages, self._model, files=files)
         declared = [_described(tool) for tool in tools]
-        fields = self._request | self._limits(asked) | _options_of(asked) | ({"tools": declared} if declared else {})
+        fields = (
+            self._request
+            | self._limits(directions)
+            | _options_of(directions)
+            | ({"tools": declared} if declared else {})
+        )
         # The provider caches up to the end of the system prompt, and, by the mark of the request itself, up to the last
         # message. A mark in that message would have to move, and would change it in the next request.
         if transcript.system:
@@ -90,8 +95,8 @@ class AnthropicAgent(ModelAgent[AnthropicEvent]):
     def _answer(self) -> AnthropicAnswer:
         return AnthropicAnswer(self._model)
 
-    def _limits(self, asked: Directions) -> dict[str, Json]:
-        most = asked.max_output_tokens or self._max_tokens
+    def _limits(self, directions: Directions) -> dict[str, Json]:
+        most = directions.max_output_tokens or self._max_tokens
         match self._thinking:
             case None:
                 return {"max_tokens": most}
@@ -107,18 +112,18 @@ def _described(tool: ClientTool) -> dict[str, Json]:
     return described | ({"description": tool.description} if tool.description else {})
 
 
-def _options_of(asked: Directions) -> dict[str, Json]:
+def _options_of(directions: Directions) -> dict[str, Json]:
     wanted = {
-        "temperature": asked.temperature,
-        "top_p": asked.top_p,
-        "stop_sequences": asked.stop or None,
-        "tool_choice": _choice(asked),
+        "temperature": directions.temperature,
+        "top_p": directions.top_p,
+        "stop_sequences": directions.stop or None,
+        "tool_choice": _choice(directions),
     }
     return {name: value for name, value in wanted.items() if value is not None}
 
 
-def _choice(asked: Directions) -> dict[str, Json] | None:
-    match asked.tool_choice:
+def _choice(directions: Directions) -> dict[str, Json] | None:
+    match directions.tool_choice:
         case "required":
             choice: dict[str, Json] | None = {"type": "any"}
         case "auto" | "none" as kind:
@@ -127,6 +132,10 @@ def _choice(asked: Directions) -> dict[str, Json] | None:
             choice = {"type": "tool", "name": name}
         case _:
             choice = None
-    if asked.parallel_tool_calls is False and (asked.tools or choice) and (choice or {}).get("type") != "none":
+    if (
+        directions.parallel_tool_calls is False
+        and (directions.tools or choice)
+        and (choice or {}).get("type") != "none"
+    ):
         return (choice or {"type": "auto"}) | {"disable_parallel_tool_use": True}
     return choice

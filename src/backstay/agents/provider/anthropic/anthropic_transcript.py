@@ -31,6 +31,6 @@ class AnthropicTranscript(AlternatingTranscript):
     def _sign(self, turn: TurnId | None, thought: str, part: Custom) -> None:
         found = read_signature(part, self._model)
         if found is not None and found.hidden:
-            self._speak(turn, {"type": "redacted_thinking", "data": found.signature})
+            self._add_model_part(turn, {"type": "redacted_thinking", "data": found.signature})
         elif found is not None and found.signature:
-            self._speak(turn, {"type": "thinking", "thinking": thought, "signature": found.signature})
+            self._add_model_part(turn, {"type": "thinking", "thinking": thought, "signature": found.signature})

@@ -63,15 +63,15 @@ class GeminiAgent(ModelAgent[GeminiChunk]):
         self._generation: dict[str, Json] = {"thinkingConfig": {"includeThoughts": True}} if thoughts else {}
         self._generation |= dict(options or {})
 
-    def _converse(
-        self, system: str, messages: Sequence[Message], asked: Directions, files: AttachedFiles, tools: Declared
+    def _start_conversation(
+        self, system: str, messages: Sequence[Message], directions: Directions, files: AttachedFiles, tools: Declared
     ) -> Conversation:
         transcript = GeminiTranscript(system, messages, self._model, files=files)
         declared = [_described(tool) for tool in tools]
         fields = {
-            "generationConfig": self._generation | _options_of(asked),
+            "generationConfig": self._generation | _options_of(directions),
             "tools": [{"functionDeclarations": declared}] if declared else None,
-            "toolConfig": _choice(asked.tool_choice),
+            "toolConfig": _choice(directions.tool_choice),
             "systemInstruction": {"parts": [{"text": text} for text in transcript.system]}
             if transcript.system
             else None,
@@ -90,16 +90,16 @@ def _described(tool: ClientTool) -> dict[str, Json]:
     return described | ({"parametersJsonSchema": tool.parameters} if has_parameters else {})
 
 
-def _options_of(asked: Directions) -> dict[str, Json]:
+def _options_of(directions: Directions) -> dict[str, Json]:
     wanted = {
-        "temperature": asked.temperature,
-        "topP": asked.top_p,
-        "maxOutputTokens": asked.max_output_tokens,
-        "stopSequences": asked.stop or None,
-        "seed": asked.seed,
-        "presencePenalty": asked.presence_penalty,
-        "frequencyPenalty": asked.frequency_penalty,
-        **_format((asked.text or {}).get("format")),
+        "temperature": directions.temperature,
+        "topP": directions.top_p,
+        "maxOutputTokens": directions.max_output_tokens,
+        "stopSequences": directions.stop or None,
+        "seed": directions.seed,
+        "presencePenalty": directions.presence_penalty,
+        "frequencyPenalty": directions.frequency_penalty,
+        **_format((directions.text or {}).get("format")),
     }
     return {name: value for name, value in wanted.items() if value is not None}
 

@@ -55,11 +55,11 @@ class GeminiTranscript(AlternatingTranscript):
             return
         self._signs = True
         if found.call is None:
-            self._speak(turn, {"text": "", "thoughtSignature": found.signature})
+            self._add_model_part(turn, {"text": "", "thoughtSignature": found.signature})
         else:
             self._signatures[found.call] = found.signature
 
     def _needs_signature(self) -> bool:
         """Whether this model signs calls, and the next call is the first of its message."""
-        parts = self.messages[-1]["parts"] if self._model_spoke_last() else []
+        parts = self.messages[-1]["parts"] if self._is_last_from_model() else []
         return self._signs and not any("functionCall" in part for part in parts)

@@ -110,18 +110,18 @@ class ModelEndpoint(Generic[ChunkT]):
         )
 
     async def _chunks(self, response: httpx2.Response) -> AsyncGenerator[ChunkT, None]:
-        ended = spoke = False
+        ended = received_any = False
         incoming = response.aiter_bytes()
         async with aclosing(self._events(incoming)) as found:
             async for data in found:
-                spoke = True
+                received_any = True
                 if data.strip() == b"[DONE]":
                     ended = True
                     break
                 chunk = self._read(data)
                 ended = ended or chunk.ended
                 yield chunk
-        if not spoke:
+        if not received_any:
             raise ProviderFault(self._no_stream(response))
         if not ended:
             raise ProviderFault(AgentFailed(f"{self._where} broke off the answer"), passing=True)

@@ -55,7 +55,7 @@ class _EventInspection:
         self._facts = document.header.session
         self._own = {window.id for _, window in document.windows if window.session == self._facts.id}
         # According to the events: which turn took which steering, which turns ended, how the session ended.
-        self._taken, self._over = document.keys(), document.keys()
+        self._taken, self._ended_turns = document.keys(), document.keys()
         self._closings = {SessionEndedEvent: 0, SessionExpiredEvent: 0}
 
     def check(self, event: ExportedEvent, location: str) -> None:
@@ -85,7 +85,7 @@ class _EventInspection:
             case SessionEndedEvent() | SessionExpiredEvent() as closing:
                 self._closings[type(closing)] += 1
             case body if _ends_turn(body):
-                self._over.add(event.turn or "")
+                self._ended_turns.add(event.turn or "")
             case _:
                 pass
 
@@ -160,7 +160,7 @@ class _EventInspection:
         location, first = next(self._document.events())
         require(isinstance(first.body, SessionCreated), location, "does not create the session")
         for location, turn in self._document.turns():
-            self._check_turn(turn, location, over=self._over.has(turn.id))
+            self._check_turn(turn, location, over=self._ended_turns.has(turn.id))
         for location, window in self._document.windows:
             if window.id in self._own:
                 require(self._opens(window.id, window.event), f"{location}.event", "refers to another event")

@@ -64,8 +64,8 @@ class _TurnInspection:
         if turn.taken_by is not None:
             taker = None if turn.taken_by == turn.id else self._document.turn(turn.taken_by)
             require(taker is not None, f"{location}.taken_by", "is not another turn of the session")
-            going = turn.state == "ended" or (taker is not None and taker.state == "running")
-            require(going, f"{location}.taken_by", "does not run")
+            is_active = turn.state == "ended" or (taker is not None and taker.state == "running")
+            require(is_active, f"{location}.taken_by", "does not run")
 
     def _check_waiting(self, turn: ExportedTurn) -> None:
         """Check that a waiting turn could have been submitted."""
@@ -129,5 +129,5 @@ def _counts(turn: ExportedTurn) -> bool:
     """
     if turn.agent == COMPACTOR:
         return False
-    went_in = turn.agent is None and isinstance(turn.outcome, Completed)
-    return turn.state == "ended" and turn.taken_by is None and (turn.started_at is not None or went_in)
+    was_steering = turn.agent is None and isinstance(turn.outcome, Completed)
+    return turn.state == "ended" and turn.taken_by is None and (turn.started_at is not None or was_steering)

@@ -72,8 +72,8 @@ class _WindowInspection:
                 needed.setdefault(segment.source, []).append((segment.low, self._end(segment)))
         for location, window in self._document.windows:
             parts = joined_ranges(needed.get(window.id, []))
-            lies = bool(parts) and not (window.segments or window.base or window.summarises)
-            require(window.id in read or lies, location, "is not needed")
+            has_rows = bool(parts) and not (window.segments or window.base or window.summarises)
+            require(window.id in read or has_rows, location, "is not needed")
             for low, high in self.ranges[window.id]:
                 require(cover(parts, low, high), f"{location}.messages", "are more than the session can reach")
 

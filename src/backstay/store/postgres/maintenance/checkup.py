@@ -10,7 +10,7 @@ from backstay.model.operations.findings import Finding, ProgressCallback
 from backstay.store.postgres.connection import ServerConnection
 from backstay.store.postgres.conninfo import ConnectionTarget
 from backstay.store.postgres.engine import machine
-from backstay.store.postgres.maintenance.upkeep import OUR_TABLES, connected, room
+from backstay.store.postgres.maintenance.upkeep import BACKSTAY_TABLES, connected, room
 from backstay.store.postgres.migrations import found_schema, shipped
 from backstay.store.postgres.protocol.pipeline import Pipeline
 from backstay.store.postgres.server_time import ServerTime
@@ -67,7 +67,7 @@ def _schema(wire: ServerConnection, url: str) -> Finding:
 
 
 def _privileges(wire: ServerConnection) -> Finding:
-    row = wire.execute(_MAY_WRITE.encode(), (OUR_TABLES,)).fetchone()
+    row = wire.execute(_MAY_WRITE.encode(), (BACKSTAY_TABLES,)).fetchone()
     if row is None or not row[0]:
         return Finding(
             about="permissions",
@@ -79,7 +79,7 @@ def _privileges(wire: ServerConnection) -> Finding:
 
 
 def _indexes(wire: ServerConnection) -> Iterator[Finding]:
-    broken = [row[0] for row in wire.execute(_BROKEN.encode(), (OUR_TABLES,)).fetchall()]
+    broken = [row[0] for row in wire.execute(_BROKEN.encode(), (BACKSTAY_TABLES,)).fetchall()]
     if broken:
         yield Finding(
             about="integrity",

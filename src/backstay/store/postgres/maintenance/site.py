@@ -22,7 +22,7 @@ WHERE n.nspname = ANY (current_schemas(false)) AND c.relname IN ('backstay_schem
 """
 # Every write transaction marks its commit first, so a process that cannot do that cannot write. Creating the trigger
 # waits for all current writers. Looking up a lost commit uses the number 0, which stays possible.
-_SHUT = """
+_BLOCK_WRITES = """
 CREATE TRIGGER shut BEFORE INSERT ON commits
 FOR EACH ROW WHEN (NEW.number <> 0) EXECUTE FUNCTION refuse_change({})
 """
@@ -59,7 +59,7 @@ class PostgresSite:
 
     def block_writes(self, note: MoveState, now: int) -> None:
         with self._writing() as wire:
-            wire.execute(_shut(note))
+            wire.execute(_block_writes_query(note))
             # After the trigger: no turn can start between this check and the commit.
             row = wire.execute("SELECT count(*) FROM sessions WHERE running_id IS NOT NULL").fetchone()
             if row and row[0]:
@@ -91,7 +91,7 @@ class PostgresSite:
 
     def prepare_target(self, note: MoveState, now: int) -> None:
         with self._writing() as wire:
-            wire.execute(_shut(note))
+            wire.execute(_block_writes_query(note))
             for table in TABLES:
                 if wire.execute(table.select_last().encode()).fetchone() is not None:
                     raise occupied(self.location, table.name)
@@ -169,8 +169,8 @@ def _with_placeholders(statement: str) -> str:
     return statement.replace("?", "%s")
 
 
-def _shut(note: MoveState) -> sql.Composed:
-    return sql.SQL(_SHUT).format(sql.Literal(f"{MOVED} {note.location}"))
+def _block_writes_query(note: MoveState) -> sql.Composed:
+    return sql.SQL(_BLOCK_WRITES).format(sql.Literal(f"{MOVED} {note.location}"))
 
 
 def _ignored(error: Exception | None) -> None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import sql
 
-from backstay.model.operations.findings import Room, Schema
+from backstay.model.operations.findings import Schema, SpaceUsage
 from backstay.store.move.moved_tables import OWN, TABLES
 from backstay.store.postgres.connection import ServerConnection
 from backstay.store.postgres.conninfo import ConnectionTarget
@@ -21,7 +21,7 @@ FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamesp
 LEFT JOIN pg_stat_user_tables s ON s.relid = c.oid
 WHERE n.nspname = ANY (current_schemas(false)) AND c.relname = ANY (%s) AND c.relkind = 'r'
 """
-OUR_TABLES = [*(table.name for table in TABLES), *OWN]
+BACKSTAY_TABLES = [*(table.name for table in TABLES), *OWN]
 
 
 def schema(url: str) -> Schema:
@@ -33,14 +33,14 @@ def schema(url: str) -> Schema:
     return Schema(location=str(ConnectionTarget(url)), found=found, newest=steps[-1].number, missing=missing)
 
 
-def room(url: str) -> Room:
+def room(url: str) -> SpaceUsage:
     """The size of our tables and their indexes; the unused part is the server's estimate."""
     with connected(url) as wire:
-        row = wire.execute(_SIZE.encode(), (OUR_TABLES,)).fetchone() or (0, 0)
-    return Room(location=str(ConnectionTarget(url)), size=int(row[0]), unused=int(row[1]))
+        row = wire.execute(_SIZE.encode(), (BACKSTAY_TABLES,)).fetchone() or (0, 0)
+    return SpaceUsage(location=str(ConnectionTarget(url)), size=int(row[0]), unused=int(row[1]))
 
 
-def vacuum(url: str) -> Room:
+def vacuum(url: str) -> SpaceUsage:
     """Let the server reuse unused space, and update its statistics. It blocks no reader and no writer."""
     schema(url)
     with connected(url) as wire:

@@ -46,7 +46,7 @@ class Hints:
         self._closed.set()
         self._committed.set()
         if self._line is not None:
-            self._line.hang_up()
+            self._line.close_socket()
 
     # --- sending ----------------------------------------------------------------------------------------------------
 

@@ -77,7 +77,7 @@ class LeaseWatch:
             now = self._time.boot()
             seen = self._sightings.get(lease.session)
             if seen is None or seen.lease != lease:
-                seen = self._see(lease, now)
+                seen = self._sighting_of(lease, now)
         return now - seen.at >= (lease.lasts or EARLIER_MS)
 
     def to_store(self) -> list[dict[str, Parameter]]:
@@ -98,7 +98,7 @@ class LeaseWatch:
                 for _, seen in sorted(self._sightings.items())
             ]
 
-    def _see(self, lease: Lease, now: int) -> Sighting:
+    def _sighting_of(self, lease: Lease, now: int) -> Sighting:
         fence, until, boot, at = (self._stored or {}).get(lease.session, (0, 0, "", now))
         known = (fence, until, boot) == (lease.fence, lease.until, lease.boot_id)
         sighting = self._sightings[lease.session] = Sighting(lease, at if known else now)

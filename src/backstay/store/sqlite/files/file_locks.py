@@ -120,12 +120,12 @@ class _Waiting:
 
     def __init__(self, path: Path) -> None:
         self._fd = open_handle(path)
-        self._come = threading.Event()
+        self._acquired = threading.Event()
         self._turn = threading.Lock()
-        self._gone = False
+        self._abandoned = False
         # The lock is free most of the time; then no thread is needed.
         if lock_at_once(self._fd, path):
-            self._come.set()
+            self._acquired.set()
         else:
             self._wait_on_a_thread(path)
 
@@ -138,10 +138,10 @@ class _Waiting:
 
     def result(self, seconds: float) -> int | None:
         """The descriptor that holds the lock, or None if it did not come in time; it is then released when it comes."""
-        self._come.wait(seconds)
+        self._acquired.wait(seconds)
         with self._turn:
-            self._gone = not self._come.is_set()
-            return None if self._gone else self._fd
+            self._abandoned = not self._acquired.is_set()
+            return None if self._abandoned else self._fd
 
     def _queue(self) -> None:
         try:
@@ -150,10 +150,10 @@ class _Waiting:
             close_handle(self._fd)
             return
         with self._turn:
-            if self._gone:
+            if self._abandoned:
                 close_handle(self._fd)
             else:
-                self._come.set()
+                self._acquired.set()
 
 
 class LifeLock:

@@ -31,7 +31,7 @@ _LITTLE = 100 << 20
 # Words in a message of integrity_check that concerns only the search index, which can be rebuilt.
 _INDEX = ("search", "fts5", "FTS5")
 # Errors of SQLite for a file that may be intact, but cannot be opened now.
-_NOT_LET_IN = (apsw.CantOpenError, apsw.PermissionsError, apsw.ReadOnlyError, apsw.BusyError, apsw.LockedError)
+_CANNOT_OPEN = (apsw.CantOpenError, apsw.PermissionsError, apsw.ReadOnlyError, apsw.BusyError, apsw.LockedError)
 
 
 def checkup(path: Path, *, quick: bool, progress: ProgressCallback, mounts: Path = MOUNTS) -> Iterator[Finding]:
@@ -158,7 +158,7 @@ def _whose(path: Path) -> Finding:
 
 def _unread(error: BackstayError) -> Finding:
     """The finding for an unreadable file. A damaged one needs a backup; one that cannot be opened may be intact."""
-    if isinstance(error.__cause__, _NOT_LET_IN):
+    if isinstance(error.__cause__, _CANNOT_OPEN):
         return Finding(about="file", level="wrong", detail=str(error.args[0]), hint=error.hint)
     return Finding(about="integrity", level="wrong", detail=str(error.args[0]), hint=RESTORE)
 
@@ -194,9 +194,9 @@ def _integrity(reader: apsw.Connection, progress: ProgressCallback) -> Iterator[
     progress("integrity", 0, 2)
     answers = [str(row[0]) for row in reader.execute(f"PRAGMA integrity_check({_COMPLAINTS})")]
     progress("integrity", 1, 2)
-    strays = reader.execute("PRAGMA foreign_key_check").fetchall()
+    orphans = reader.execute("PRAGMA foreign_key_check").fetchall()
     progress("integrity", 2, 2)
-    if answers == ["ok"] and not strays:
+    if answers == ["ok"] and not orphans:
         yield Finding(about="integrity", level="fine", detail="every page, index and reference")
         return
     for answer in answers:
@@ -212,7 +212,7 @@ def _integrity(reader: apsw.Connection, progress: ProgressCallback) -> Iterator[
             )
         else:
             yield Finding(about="integrity", level="wrong", detail=answer, hint=RESTORE)
-    for table, key, parent, _ in strays[:_COMPLAINTS]:
+    for table, key, parent, _ in orphans[:_COMPLAINTS]:
         detail = f"a row of {table} (rowid {key}) refers to a row of {parent} that does not exist"
         yield Finding(about="integrity", level="wrong", detail=detail, hint=RESTORE)
 

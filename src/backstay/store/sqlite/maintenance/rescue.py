@@ -23,9 +23,9 @@ from backstay.model.ids import SessionId
 from backstay.model.operations.findings import ProgressCallback, Rescue, Rescued, Unreadable
 from backstay.store.engine import Row
 from backstay.store.move.moved_tables import TABLES
-from backstay.store.soundness import ANYTHING_GOES
+from backstay.store.soundness import NO_LIMITS
 from backstay.store.sqlite.connection import open_reader, open_writer
-from backstay.store.sqlite.faults import not_ours, store_errors
+from backstay.store.sqlite.faults import not_a_store, store_errors
 from backstay.store.sqlite.maintenance.checkup import setting
 from backstay.store.sqlite.maintenance.salvage import Damage, Salvage, StoreRow
 from backstay.store.sqlite.migrations import migrate, shipped
@@ -45,7 +45,7 @@ _WORDS_OF = """
 SELECT id, window_id, position, turn_id, role, partial, format, body, at FROM messages
 WHERE window_id IN (SELECT id FROM windows WHERE session_id = ?) ORDER BY key
 """
-_LOOSE_WORDS = """
+_LOOSE_MESSAGES = """
 SELECT id, window_id, position, turn_id, role, partial, format, body, at FROM messages
 WHERE window_id NOT IN (SELECT w.id FROM windows w JOIN sessions s ON s.id = w.session_id) ORDER BY key
 """
@@ -69,7 +69,7 @@ def rescue(path: Path, folder: Path, progress: ProgressCallback) -> Rescue:
             finally:
                 source.close()
             if not _holds_anything(copy) and _magic(path) != _MAGIC:
-                raise not_ours(str(path), "it is not an SQLite database")
+                raise not_a_store(str(path), "it is not an SQLite database")
             saved = tuple(_save(copy, folder, progress))
             loose = _save_loose(copy, folder)
         finally:
@@ -107,16 +107,16 @@ def _opened(path: Path, scratch: Path) -> apsw.Connection:
     try:
         return _checked(open_reader(path), str(path))
     except Damage:
-        grafted = scratch / "grafted.db"
-    shutil.copyfile(path, grafted)
+        repaired = scratch / "grafted.db"
+    shutil.copyfile(path, repaired)
     log = Path(f"{path}-wal")
     if log.exists():
-        shutil.copyfile(log, Path(f"{grafted}-wal"))
-    _copy_schema(scratch / "readable.db", grafted)
+        shutil.copyfile(log, Path(f"{repaired}-wal"))
+    _copy_schema(scratch / "readable.db", repaired)
     try:
-        return _checked(open_reader(grafted), str(path))
+        return _checked(open_reader(repaired), str(path))
     except Damage as error:
-        raise not_ours(str(path), f"not even its first page can be read ({error})") from error
+        raise not_a_store(str(path), f"not even its first page can be read ({error})") from error
 
 
 def _checked(source: apsw.Connection, path: str) -> apsw.Connection:
@@ -129,20 +129,20 @@ def _checked(source: apsw.Connection, path: str) -> apsw.Connection:
         return source
     source.close()
     if not found & {table.name for table in TABLES}:
-        raise not_ours(path, "it belongs to another program")
+        raise not_a_store(path, "it belongs to another program")
     raise apsw.CorruptError("some tables of a store are missing")
 
 
 def _copy_schema(healthy: Path, damaged: Path) -> None:
     """Give a damaged copy the schema table of an empty store: the same migrations made both."""
-    book = healthy.read_bytes()
+    intact = healthy.read_bytes()
     with damaged.open("r+b") as file:
-        pages = _claimed(file.read(_HEADER), os.fstat(file.fileno()).st_size // _PAGE, len(book) // _PAGE)
+        pages = _claimed(file.read(_HEADER), os.fstat(file.fileno()).st_size // _PAGE, len(intact) // _PAGE)
         # Fill up a truncated file: the empty pages are read as damaged ones, and the rest can be read.
         file.truncate(pages * _PAGE)
-        for number in _contents(book):
+        for number in _contents(intact):
             file.seek((number - 1) * _PAGE)
-            file.write(book[(number - 1) * _PAGE : number * _PAGE])
+            file.write(intact[(number - 1) * _PAGE : number * _PAGE])
         file.seek(28)
         file.write(pages.to_bytes(4))
 
@@ -153,18 +153,18 @@ def _claimed(header: bytes, pages: int, least: int) -> int:
     return max(pages, least, claimed if claimed <= _MOST_PAGES else 0)
 
 
-def _contents(book: bytes, number: int = 1) -> Iterator[int]:
+def _contents(intact: bytes, number: int = 1) -> Iterator[int]:
     """The pages of the schema table, which begins on the first page."""
     yield number
-    page = book[(number - 1) * _PAGE : number * _PAGE]
+    page = intact[(number - 1) * _PAGE : number * _PAGE]
     head = 100 if number == 1 else 0
     if page[head] != _INTERIOR:
         return
-    yield from _contents(book, int.from_bytes(page[head + 8 : head + 12]))
+    yield from _contents(intact, int.from_bytes(page[head + 8 : head + 12]))
     for cell in range(int.from_bytes(page[head + 3 : head + 5])):
         at = head + 12 + 2 * cell
         start = int.from_bytes(page[at : at + 2])
-        yield from _contents(book, int.from_bytes(page[start : start + 4]))
+        yield from _contents(intact, int.from_bytes(page[start : start + 4]))
 
 
 def _magic(path: Path) -> bytes:
@@ -239,8 +239,8 @@ def _save_whole(tx: SqliteTransaction, path: Path, session: SessionId, owner: st
     with open(path, "xb", opener=_private) as file:
         exporter.export_to(lambda verb: verb(tx), session, owner, file)
     with path.open("rb") as file, DocumentDraft() as draft:
-        draft.fill(records_in(file, ANYTHING_GOES.document_bytes))
-        inspect(draft, ANYTHING_GOES)
+        draft.fill(records_in(file, NO_LIMITS.document_bytes))
+        inspect(draft, NO_LIMITS)
         return sum(1 for _ in draft.message_ids())
 
 
@@ -275,7 +275,7 @@ def _partial(
 
 def _save_loose(copy: apsw.Connection, folder: Path) -> int:
     """Save the messages whose session is unknown; returns how many."""
-    words = [_described(row) for row in copy.execute(_LOOSE_WORDS)]
+    words = [_described(row) for row in copy.execute(_LOOSE_MESSAGES)]
     if words:
         _write(folder / LOOSE, msgspec.json.encode({"backstay": "rescued", "messages": words}))
     return len(words)

@@ -17,7 +17,7 @@ StoreRow = Callable[[Row], str | None]
 
 _BY_NUMBER = frozenset(("messages", "events", "blobs", "chunks", "turns"))
 # The problem of a range whose rows are not in order.
-_ASTRAY = "the rows that follow are not in order"
+_OUT_OF_ORDER = "the rows that follow are not in order"
 # At most this many positions are tried within an unreadable range before the rest of it is given up.
 _PROBES = 20_000
 
@@ -72,7 +72,7 @@ class Salvage:
                     key = row[: len(self._key)]
                     relation = _relation(here, key, until, down=down)
                     if relation != "ahead":
-                        return here, None if relation == "over" else _ASTRAY
+                        return here, None if relation == "over" else _OUT_OF_ORDER
                     self._take(row)
                     here = key
                 return here, None
@@ -98,17 +98,17 @@ class Salvage:
 
     def _after(self, key: Key | None, *, down: bool) -> Iterator[Row]:
         order = ", ".join(f"{name} {'DESC' if down else 'ASC'}" for name in self._key)
-        return self._source.execute(self._select(f"{self._beyond(key, down=down)} ORDER BY {order}"), key or ())
+        return self._source.execute(self._select(f"{self._from_key(key, down=down)} ORDER BY {order}"), key or ())
 
     def _next_key(self, key: Key | None, *, down: bool) -> Key | None:
         order = ", ".join(f"{name} {'DESC' if down else 'ASC'}" for name in self._key)
-        asked = f"SELECT {self._keys} FROM {self._table.name} {self._beyond(key, down=down)} ORDER BY {order} LIMIT 1"
+        query = f"SELECT {self._keys} FROM {self._table.name} {self._from_key(key, down=down)} ORDER BY {order} LIMIT 1"
         try:
-            return self._source.execute(asked, key or ()).fetchone()
+            return self._source.execute(query, key or ()).fetchone()
         except Damage:
             return None
 
-    def _beyond(self, key: Key | None, *, down: bool) -> str:
+    def _from_key(self, key: Key | None, *, down: bool) -> str:
         if key is None:
             return ""
         return f"WHERE ({self._keys}) {'<' if down else '>'} ({', '.join('?' * len(self._key))})"

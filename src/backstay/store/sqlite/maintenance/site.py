@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 _WAIT_SECONDS = 30.0
 # Every write transaction marks its commit, so a process that cannot do that cannot write.
-_SHUT = "CREATE TRIGGER shut BEFORE INSERT ON commits BEGIN SELECT RAISE(ABORT, '{}'); END"
+_BLOCK_WRITES = "CREATE TRIGGER shut BEFORE INSERT ON commits BEGIN SELECT RAISE(ABORT, '{}'); END"
 _NOTED = """
 SELECT id, state, place FROM moves WHERE instr(',' || ? || ',', ',' || state || ',') ORDER BY at DESC LIMIT 1
 """
@@ -86,8 +86,8 @@ class SqliteSite:
         return dict(msgspec.convert(rows, list[tuple[str, str]]))
 
     def rows(self, table: Table, after: Row | None) -> list[Row]:
-        asked = table.select(from_start=after is None)
-        return self._read(lambda database: database.execute(asked, (*(after or ()), table.step)).fetchall())
+        query = table.select(from_start=after is None)
+        return self._read(lambda database: database.execute(query, (*(after or ()), table.step)).fetchall())
 
     def count(self, table: Table) -> int:
         row = self._one(table.select_count())
@@ -172,4 +172,4 @@ class SqliteSite:
 
 def _shut(note: MoveState) -> str:
     words = f"{MOVED} {note.location}".replace("'", "''")
-    return _SHUT.format(words)
+    return _BLOCK_WRITES.format(words)

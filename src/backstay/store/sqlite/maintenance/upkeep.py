@@ -8,7 +8,7 @@ import apsw
 import msgspec
 
 from backstay.errors import ConfigError, CorruptRecord, StoreUnavailable
-from backstay.model.operations.findings import Contents, Copied, ProgressCallback, Room, Schema
+from backstay.model.operations.findings import Contents, Copied, ProgressCallback, Schema, SpaceUsage
 from backstay.store.sqlite import migrations
 from backstay.store.sqlite.connection import open_reader, open_writer, pragma
 from backstay.store.sqlite.faults import store_errors
@@ -24,20 +24,20 @@ def schema(path: Path) -> Schema:
     steps = shipped()
     with store_errors(str(path)):
         refuse_foreign_file(path, steps)
-        found = 0 if size_of(path) == 0 else _asked(path, "user_version")
+        found = 0 if size_of(path) == 0 else _pragma(path, "user_version")
     missing = tuple(step.name for step in steps if step.number > found)
     return Schema(location=str(path), found=found, newest=steps[-1].number, missing=missing)
 
 
-def room(path: Path) -> Room:
+def room(path: Path) -> SpaceUsage:
     """The size of the file and its log."""
     _refuse_foreign(path)
     with _reading(path) as reader:
         unused = pragma(reader, "freelist_count") * pragma(reader, "page_size")
-    return Room(location=str(path), size=size_of(path) + size_of(Path(f"{path}-wal")), unused=unused)
+    return SpaceUsage(location=str(path), size=size_of(path) + size_of(Path(f"{path}-wal")), unused=unused)
 
 
-def vacuum(path: Path) -> Room:
+def vacuum(path: Path) -> SpaceUsage:
     """Rewrite the file without unused pages. Writers wait; readers continue."""
     _refuse_foreign(path)
     with no_other_writer(path, _WAIT_SECONDS), store_errors(str(path)):
@@ -102,7 +102,7 @@ def _refuse_foreign(path: Path) -> None:
     refuse_network(path)
     with store_errors(str(path)):
         refuse_foreign_file(path, shipped())
-        if size_of(path) == 0 or not _asked(path, "application_id"):
+        if size_of(path) == 0 or not _pragma(path, "application_id"):
             raise ConfigError(f"{path} is empty: nothing was ever stored in it", hint="Name another file with --db.")
 
 
@@ -129,7 +129,7 @@ def _look_at(target: Path) -> None:
         raise CorruptRecord(str(target), f"the copy is damaged, and so is the original: {answers[0]}")
 
 
-def _asked(path: Path, name: str) -> int:
+def _pragma(path: Path, name: str) -> int:
     with _reading(path) as reader:
         return pragma(reader, name)
 

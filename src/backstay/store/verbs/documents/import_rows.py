@@ -249,7 +249,7 @@ def _range_of(reference: Reference | None) -> MessageRange | None:
 # --- the last step ----------------------------------------------------------------------------------------------------
 
 
-class Showing:
+class ShownSession:
     """The values of the session for the last step, collected while its rows were written."""
 
     def __init__(self, header: Header, *, start: int, length: int, text_bytes: int) -> None:
@@ -262,28 +262,28 @@ class Showing:
         self.requested: Callable[[], Iterable[tuple[TurnId, str]]] = tuple
 
 
-def show(tx: Transaction, import_id: ImportId, showing: Showing, owner: str) -> tuple[SessionInfo, tuple[str, ...]]:
+def show(tx: Transaction, import_id: ImportId, shown: ShownSession, owner: str) -> tuple[SessionInfo, tuple[str, ...]]:
     """Make the session visible to its owner. Also returns the addresses that lead to it now."""
-    header, session = showing.header, showing.header.session.id
+    header, session = shown.header, shown.header.session.id
     renew_lease(tx, import_id)
-    owner_totals.require_room(tx, owner, adding=showing.text_bytes)
-    _show_session(tx, showing, header.session)
-    owner_totals.add_session(tx, owner, session, showing.text_bytes)
+    owner_totals.require_room(tx, owner, adding=shown.text_bytes)
+    _show_session(tx, shown, header.session)
+    owner_totals.add_session(tx, owner, session, shown.text_bytes)
     _write_marks(tx, session, owner, header.marks)
-    here = [address.spelling for address in header.addresses if _lead_here(tx, session, address, owner)]
-    for turn, request in showing.requested():
+    here = [address.spelling for address in header.addresses if _point_here(tx, session, address, owner)]
+    for turn, request in shown.requested():
         # Old documents have several turns with one request id: the request finds the first.
         if not is_known(tx, owner, request):
             tx.run("own_request", turn=turn, owner=owner)
     tx.run("drop_import", import_id=import_id)
-    _hold(tx, session, showing.newly_held, owner)
-    if showing.running is not None:
-        _end_running(tx, session, showing.running, owner)
+    _hold(tx, session, shown.newly_held, owner)
+    if shown.running is not None:
+        _end_running(tx, session, shown.running, owner)
     return find(tx, session, owner).value(tx.now), tuple(here)
 
 
-def _show_session(tx: Transaction, showing: Showing, facts: ExportedSession) -> None:
-    held = len(showing.held)
+def _show_session(tx: Transaction, shown: ShownSession, facts: ExportedSession) -> None:
+    held = len(shown.held)
     tx.run(
         "show_session",
         session=facts.id,
@@ -293,8 +293,8 @@ def _show_session(tx: Transaction, showing: Showing, facts: ExportedSession) -> 
         fence=facts.fence,
         last_event=facts.last_event,
         window=facts.window,
-        start=showing.start,
-        length=showing.length,
+        start=shown.start,
+        length=shown.length,
         waiting=held,
         steering=0,
         held=held,
@@ -316,8 +316,8 @@ def _show_session(tx: Transaction, showing: Showing, facts: ExportedSession) -> 
         active_at=facts.active_at,
         ended_at=facts.ended_at,
         metadata=encode_metadata(facts.metadata),
-        agent=showing.agent,
-        text_bytes=showing.text_bytes,
+        agent=shown.agent,
+        text_bytes=shown.text_bytes,
     )
 
 
@@ -328,16 +328,16 @@ def _write_marks(tx: Transaction, session: SessionId, owner: str, marks: Marks) 
         tx.run("set_read", session=session, owner=owner, read_to=marks.read_to, now=tx.now)
 
 
-def _lead_here(tx: Transaction, session: SessionId, address: ExportedAddress, owner: str) -> bool:
+def _point_here(tx: Transaction, session: SessionId, address: ExportedAddress, owner: str) -> bool:
     """Point an address to the session, unless it leads somewhere already."""
     key = bytes.fromhex(Address.parse(address.spelling).key)
     if ADDRESS.one(tx, owner=owner, key=key) is not None:
         return False
     spelling, generation = address.spelling, address.generation
-    led = tx.changed(
+    pointed = tx.changed(
         "set_address", owner=owner, key=key, spelling=spelling, session=session, generation=generation, before=None
     )
-    return led > 0
+    return pointed > 0
 
 
 def _hold(tx: Transaction, session: SessionId, turns: Sequence[TurnId], owner: str) -> None:

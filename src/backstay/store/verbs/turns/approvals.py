@@ -16,16 +16,16 @@ def decide(
     """Approve or deny a tool call that needs approval. The decision is bound to the arguments that the person saw."""
     with lock_session_of(tx, turn, owner) as session_row:
         made_in = find_row(tx, turn, owner)
-        asked, wanted = _call_to_decide(tx, made_in, call, arguments_hash), "approved" if approved else "denied"
-        if asked.approval == wanted:
-            return asked
-        if asked.approval != "asked" or asked.effect != "called":
+        record, wanted = _call_to_decide(tx, made_in, call, arguments_hash), "approved" if approved else "denied"
+        if record.approval == wanted:
+            return record
+        if record.approval != "asked" or record.effect != "called":
             raise NothingToDo(f"tool call {call!r} of {turn} is not waiting for approval")
         session_row.require_open(tx.now)
         # An interrupted turn runs no tool; the turn that continues it does, and stores when.
         starts = approved and made_in.state == "running"
         if made_in.state != "running":
-            resumption.let_continue(tx, session_row, made_in)
+            resumption.allow_continuation(tx, session_row, made_in)
         tx.run("set_approval", turn=turn, call=call, approval=wanted, started_at=tx.now if starts else None)
         session_row.revision += 1
         event_log.append_event(tx, session_row, ApprovalDecided(call, approved), turn)

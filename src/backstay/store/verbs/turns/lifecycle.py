@@ -348,8 +348,8 @@ def abandon(tx: Transaction, session_row: LockedRow, turn: TurnId, why: str) -> 
     # The fence grows first: a holder that only slept fails at its next write and cannot write into the next turn.
     session_row.fence += 1
     row = find_row(tx, turn, session_row.owner)
-    asked = bool(row.cancel_requested)
-    end(tx, session_row, row, Cancelled("cancelled before it stopped") if asked else Interrupted(why))
+    cancelled = bool(row.cancel_requested)
+    end(tx, session_row, row, Cancelled("cancelled before it stopped") if cancelled else Interrupted(why))
     start_next(tx, session_row, ())
 
 

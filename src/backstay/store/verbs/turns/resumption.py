@@ -44,7 +44,7 @@ def resume(tx: Transaction, turn: TurnId, owner: str, agents: Collection[str] | 
     return opened
 
 
-def let_continue(tx: Transaction, session_row: LockedRow, turn: TurnRow) -> None:
+def allow_continuation(tx: Transaction, session_row: LockedRow, turn: TurnRow) -> None:
     """Let a worker continue an interrupted turn, because a person has decided about one of its calls.
 
     Raises:

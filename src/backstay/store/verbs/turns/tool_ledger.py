@@ -69,16 +69,16 @@ def note_result(tx: Transaction, turn: OpenTurn, result: ToolResult) -> None:
 
 def open_questions(events: Sequence[EventBody]) -> list[str]:
     """The ids of the calls that still wait for a person, by the events of their turn."""
-    asking: dict[str, None] = {}
+    undecided: dict[str, None] = {}
     for event in events:
         match event:
             case ToolCalled(call=call) if call.approval and not call.client:
-                asking[call.id] = None
+                undecided[call.id] = None
             case ApprovalDecided(call=decided) | ToolReturned(result=ToolResult(id=decided)):
-                asking.pop(decided, None)
+                undecided.pop(decided, None)
             case _:
                 pass
-    return list(asking)
+    return list(undecided)
 
 
 def give_up(tx: Transaction, row: TurnRow, events: Sequence[EventBody]) -> tuple[str, ...]:
