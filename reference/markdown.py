@@ -1,6 +1,7 @@
 """The Markdown of a reference page."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from backstay.server.http.docstrings import Section, parse
 
@@ -38,13 +39,21 @@ def prose(doc: str | None) -> str:
     return " ".join(parse(doc).paragraphs)
 
 
-def description(doc: str | None) -> str:
-    """A docstring as Markdown: its paragraphs, then a list for each section such as *Args* or *Raises*."""
+def description(doc: str | None, types: Mapping[str, str] = MappingProxyType({})) -> str:
+    """A docstring as Markdown: its paragraphs, then a list for each section such as *Args* or *Raises*.
+
+    The entries of *Args* and *Attributes* show their types, as far as they are given.
+    """
     parsed = parse(doc)
-    return "\n\n".join([*parsed.paragraphs, *map(_section, parsed.sections)])
+    return "\n\n".join([*parsed.paragraphs, *(_section(section, types) for section in parsed.sections)])
 
 
-def _section(section: Section) -> str:
+def _section(section: Section, types: Mapping[str, str]) -> str:
     if section.text:
         return f"*{section.name}*: {section.text}"
-    return "\n".join([f"*{section.name}*:", "", *(f"- {code(name)}: {text}" for name, text in section.entries.items())])
+    known = types if section.name in ("Args", "Attributes") else {}
+    entries = [
+        f"- {code(name)}{f' ({code(known[name])})' if name in known else ''}: {text}"
+        for name, text in section.entries.items()
+    ]
+    return "\n".join([f"*{section.name}*:", "", *entries])

@@ -20,11 +20,21 @@ if TYPE_CHECKING:
     from backstay.model.limits import Limits
     from backstay.model.message import Message, NewMessage
     from backstay.model.session import SessionFilter, SessionInfo, Ttl
-    from backstay.model.turn import Cancelled, Completed, Failed, Interrupted, Outcome, ToolCallRecord, TurnInfo
+    from backstay.model.turn import (
+        Cancelled,
+        Completed,
+        Failed,
+        Interrupted,
+        OpenTurn,
+        Outcome,
+        ToolCallRecord,
+        TurnInfo,
+    )
     from backstay.runtime.app import App, open_app
     from backstay.runtime.blocking import BlockingApp, BlockingSession, BlockingTurn, open_blocking
     from backstay.runtime.compaction.policy import Compaction
     from backstay.runtime.current_turn import current
+    from backstay.runtime.observer import Observer
     from backstay.runtime.owner_limits import OwnerLimits
     from backstay.runtime.session_handle import Session
     from backstay.runtime.timing import Timing
@@ -58,6 +68,8 @@ __all__ = [
     "Message",
     "MessageId",
     "NewMessage",
+    "Observer",
+    "OpenTurn",
     "Outcome",
     "OwnerLimits",
     "Pooling",
@@ -112,6 +124,8 @@ if not TYPE_CHECKING:
         "Message": "model.message",
         "MessageId": "model.ids",
         "NewMessage": "model.message",
+        "Observer": "runtime.observer",
+        "OpenTurn": "model.turn",
         "Outcome": "model.turn",
         "OwnerLimits": "runtime.owner_limits",
         "Pooling": "runtime.turns.agent_pool",

@@ -227,7 +227,7 @@ class LiveTurn:
         """Run the tool, and store its result durably before the agent sees it."""
         own.started = True
         try:
-            returned = await self._until_over(self._tool_runner.run(tool, own.call.arguments, key))
+            returned = await self._until_over(self._observed_run(tool, own, key))
             output, files = await ToolFiles(self._store, self.owner).store(returned)
             await self._store_result(own, ToolResult(own.call.id, output, files=files))
         except (LeaseLost, StoreError, TurnHasEnded, asyncio.CancelledError):
@@ -247,6 +247,14 @@ class LiveTurn:
             failed.logged = True
             raise failed from error
         return output
+
+    async def _observed_run(self, tool: Tool, own: OwnCall, key: str) -> object:
+        observer = self._store.observer
+        observer.tool_started(self._recorder.opened, own.call)
+        try:
+            return await self._tool_runner.run(tool, own.call.arguments, key)
+        finally:
+            observer.tool_ended(self._recorder.opened, own.call)
 
     async def _store_result(self, own: OwnCall, result: ToolResult) -> None:
         # The agent may act on the result only when it is durable: otherwise a crash could make it run the tool again.
