@@ -57,7 +57,20 @@ NOT_RUN = {
 
 
 def pages_with(language: str) -> list[Path]:
-    return [page for page in PAGES if any(block.language == language for block in blocks(page))]
+    return [page for page in PAGES if any(block.language == language and not block.file for block in blocks(page))]
+
+
+def program_files(page: Path) -> dict[str, str]:
+    """The Python files of a page. Blocks with the same name are one file."""
+    files: dict[str, str] = {}
+    for block in blocks(page):
+        if block.language == "python" and block.file:
+            files[block.file] = files.get(block.file, "") + block.text
+    return files
+
+
+# Files of the other pages would stand beside nothing that runs.
+RUN = {*pages_with("python"), *pages_with("sh")}
 
 
 # --- executed blocks ------------------------------------------------------------------------------------------------
@@ -73,9 +86,11 @@ def test_every_example_of_a_page_runs_from_top_to_bottom(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("BACKSTAY_AGENT", "scripted")  # other agents on this machine are not found
     space: dict[str, object] = {"__name__": "__main__"}
+    for name, text in program_files(page).items():
+        (tmp_path / name).write_text(text)
 
     for example in blocks(page):
-        if example.language == "python":
+        if example.language == "python" and not example.file:
             code = compile("\n" * example.line + example.text, named(page), "exec")
             exec(code, space)  # the documentation is ours
 
@@ -91,6 +106,8 @@ def test_each_command_of_a_page_succeeds(page: Path, tmp_path: Path, request: py
         # Readers of a how-to already have a session.
         if page.parent.name == "howto":
             shell.names["ses_01kb…"] = a_conversation(shell.home)
+        for name, text in program_files(page).items():
+            shell.put(name, text)
         for block in blocks(page):
             if block.language == "toml":
                 shell.put(block.file, block.text)
@@ -110,7 +127,8 @@ def a_conversation(home: Path) -> str:
 def test_each_code_block_is_run_or_checked_or_has_a_reason(page: Path) -> None:
     for block in blocks(page):
         is_run = block.language in ("python", "sh") and not block.file
-        is_seen = _LOOKED_AT.get(block.language) == block.file or block.file in _FILES
+        is_placed = block.language == "python" and block.file.endswith(".py") and page in RUN
+        is_seen = _LOOKED_AT.get(block.language) == block.file or block.file in _FILES or is_placed
 
         assert is_run or is_seen, f"{block.place}: nobody knows what to do with {block.language!r} {block.file!r}"
         assert block.language == "sh" or not block.left_out, f"{block.place}: the mark names commands"
