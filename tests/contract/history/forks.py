@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from backstay.errors import Conflict, NotFound, RequestMismatch
+from backstay.errors import Conflict, InvalidPayload, NotFound, RequestMismatch
 from backstay.model import message
 from backstay.model.content import Text, ToolCall, ToolResult
 from backstay.model.event import SessionCreated
@@ -42,6 +42,17 @@ class ForkContract(ContractBase):
 
         assert said_in(store, fork.id) == said_in(store, session)
         assert (fork.length, fork.source, fork.state) == (4, session, "open")
+
+    def test_a_fork_has_only_the_time_to_live_that_it_is_given(self, store: Store, clock: ManualClock) -> None:
+        session = store.create(owner=ME, ttl=Ttl(idle=1.0)).id
+        talk(store, session, 1)
+
+        mortal, lasting = store.fork(session, owner=ME, ttl=Ttl(idle=60.0)), store.fork(session, owner=ME)
+
+        assert mortal.expires_at == clock.now() + 60_000
+        assert lasting.expires_at is None
+        with pytest.raises(InvalidPayload):
+            store.fork(session, owner=ME, ttl=Ttl(idle=0))
 
     def test_a_fork_copies_no_message(self, store: Store) -> None:
         session = new_session(store)

@@ -382,6 +382,16 @@ def test_a_response_with_store_false_is_deleted_after_its_answer(server: Running
         until_gone(client, streamed.response.headers["x-session-id"])
 
 
+def test_a_fork_for_a_response_with_store_false_expires_if_nobody_deletes_it(server: RunningServer, ai: Ai) -> None:
+    first = ai.responses.create(model="default", input="one")
+    stream = ai.responses.create(model="patient", input="two", previous_response_id=first.id, store=False, stream=True)
+    with stream, server.client() as client:
+        session = stream.response.headers["x-session-id"]
+        assert client.get(f"/api/sessions/{session}").json()["expires_at"] is not None
+        turn = next(stream).response.id.replace("resp_", "trn_")
+        assert client.post(f"/api/turns/{turn}/cancel").status_code == 200
+
+
 def until_gone(client: Any, session: str) -> None:
     """Follow a session to its last event."""
     with client.stream("GET", "/api/events", params={"sessions": session}) as stream:

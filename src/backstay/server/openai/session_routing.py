@@ -15,7 +15,7 @@ from backstay.model.addresses.address import Address
 from backstay.model.codec import check_name, encode_parts
 from backstay.model.ids import SessionId, TurnId
 from backstay.model.limits import Limits
-from backstay.model.session import Ttl
+from backstay.model.session import SessionInfo, Ttl
 from backstay.model.turn import TurnInfo
 from backstay.runtime.owner_sessions import OwnerSessions
 from backstay.runtime.turn_handle import Turn
@@ -89,7 +89,7 @@ async def accept(
             return await _send(owned, wanted, target)
         except RevisionMismatch:
             continue  # The session changed: check again whether the turn is the newest.
-    return await _send(owned, wanted, await _forked(owned, wanted, previous))
+    return await _send(owned, wanted, await _forked(owned, wanted, previous, fleeting=fleeting))
 
 
 def _check(wanted: RequestedResponse, limits: Limits) -> None:
@@ -135,15 +135,21 @@ async def _following(owned: OwnerSessions, previous: TurnInfo, *, fleeting: bool
     return Target(session.id, session.revision)
 
 
-async def _forked(owned: OwnerSessions, wanted: RequestedResponse, previous: TurnInfo) -> Target:
+async def _forked(owned: OwnerSessions, wanted: RequestedResponse, previous: TurnInfo, *, fleeting: bool) -> Target:
     """A fork that has the messages up to the end of this turn."""
-    encoder, _ = encode_turn(previous, await events_of(owned, previous))
-    forked = await owned.run(commands.fork(previous.session, at=encoder.last_message, owner=owned.owner))
+    forked = await fork_after(owned, previous, fleeting=fleeting)
     if wanted.key is None:
         return Target(forked.id, made=forked.id)
     address = _address(wanted.key)
     await owned.run(commands.point(address, forked.id, owner=owned.owner))
     return Target(address, made=forked.id)
+
+
+async def fork_after(owned: OwnerSessions, previous: TurnInfo, *, fleeting: bool) -> SessionInfo:
+    """Fork a session after a response; a fleeting fork expires if the process dies before it deletes the fork."""
+    encoder, _ = encode_turn(previous, await events_of(owned, previous))
+    ttl = FLEETING if fleeting else None
+    return await owned.run(commands.fork(previous.session, at=encoder.last_message, ttl=ttl, owner=owned.owner))
 
 
 async def _send(owned: OwnerSessions, wanted: RequestedResponse, target: Target) -> Turn:

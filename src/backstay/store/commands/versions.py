@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from backstay.model.ids import MessageId, SessionId, TurnId, check_message_id, check_session_id
-from backstay.model.session import SessionInfo
+from backstay.model.session import SessionInfo, Ttl
 from backstay.model.window import Moved
 from backstay.store.commands.command import Write
 from backstay.store.commands.input_checks import check_message_or_turn
@@ -100,7 +100,9 @@ def omit(
     )
 
 
-def fork(session: SessionId, *, owner: str, at: MessageId | TurnId | None = None) -> Write[SessionInfo]:
+def fork(
+    session: SessionId, *, owner: str, at: MessageId | TurnId | None = None, ttl: Ttl | None = None
+) -> Write[SessionInfo]:
     """Create a session from the ended turns of this one. Always allowed.
 
     Copies no message; inherits no lease, queue, address or request id.
@@ -109,6 +111,7 @@ def fork(session: SessionId, *, owner: str, at: MessageId | TurnId | None = None
         session: The session.
         owner: The owner of the session.
         at: The last message or turn of the fork; None: all ended turns.
+        ttl: When the fork expires. It does not inherit the time to live of this session.
 
     Returns:
         The new session.
@@ -116,7 +119,8 @@ def fork(session: SessionId, *, owner: str, at: MessageId | TurnId | None = None
     Raises:
         NotFound: The owner has no such session, or its history does not contain `at`.
         Conflict: `at` belongs to a turn that still runs.
+        InvalidPayload: The time to live is not valid.
         QuotaExceeded: The owner has reached its limit of sessions.
     """
     where, last = check_session_id(session), None if at is None else check_message_or_turn(at)
-    return Write(name="fork", owner=owner, read_first=True, verb=lambda tx: branches.fork(tx, where, owner, last))
+    return Write(name="fork", owner=owner, read_first=True, verb=lambda tx: branches.fork(tx, where, owner, last, ttl))

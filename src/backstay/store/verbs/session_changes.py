@@ -29,6 +29,7 @@ from backstay.store.session_row import LockedRow, SessionScope, insert_session, 
 from backstay.store.verbs import owner_totals
 from backstay.store.verbs.history import window_segments
 from backstay.store.verbs.history.window_segments import Opening
+from backstay.store.verbs.session_ttl import set_ttl
 from backstay.store.verbs.turns import event_log, lifecycle
 from backstay.store.verbs.turns.turn_row import WAITING_TURNS, find_row
 
@@ -272,7 +273,7 @@ def _create(
     if address is not None:
         row.family, row.place = address.family, address.place
     if ttl is not None:
-        _set_ttl(row, ttl)
+        set_ttl(row, ttl)
     if metadata:
         row.metadata = encode_metadata(metadata)
     row.last_event = 1
@@ -289,35 +290,13 @@ def _lock_open_or_close(tx: Transaction, session: SessionId, owner: str, ttl: Tt
         return None
     lifecycle.reap(tx, scope.row)
     if ttl is not None and scope.row.state_at(tx.now) == "open":
-        _set_ttl(scope.row, ttl)
+        set_ttl(scope.row, ttl)
     if scope.row.state_at(tx.now) == "open":
         return scope
     with scope as session_row:
         if session_row.state == "open":
             expire(tx, session_row)
     return None
-
-
-def _set_ttl(session_row: LockedRow, ttl: Ttl) -> None:
-    idle, absolute = _milliseconds(ttl)
-    session_row.idle_ttl = idle
-    session_row.expires_by = None if absolute is None else session_row.created_at + absolute
-
-
-def _milliseconds(ttl: Ttl | None) -> tuple[int | None, int | None]:
-    if ttl is None:
-        return None, None
-    if not isinstance(ttl, Ttl):
-        raise InvalidPayload(f"a time to live is {ttl!r}", hint="Pass Ttl(idle=…, absolute=…).")
-    return _positive("idle", ttl.idle), _positive("absolute", ttl.absolute)
-
-
-def _positive(what: str, seconds: float | None) -> int | None:
-    if seconds is None:
-        return None
-    if not isinstance(seconds, int | float) or not 0 < seconds < 1e11:
-        raise InvalidPayload(f"the {what} time to live is {seconds} seconds", hint="Give a positive number, or None.")
-    return max(1, round(seconds * 1000))
 
 
 def _append_change(tx: Transaction, session_row: LockedRow, body: EventBody) -> None:

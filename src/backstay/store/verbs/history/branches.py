@@ -13,7 +13,7 @@ from backstay.model.event import SessionCreated, WindowOpened
 from backstay.model.history.unsynced import SYNCED
 from backstay.model.ids import MessageId, SessionId, TurnId, WindowId, message_of
 from backstay.model.message import Message, NewMessage
-from backstay.model.session import SessionInfo
+from backstay.model.session import SessionInfo, Ttl
 from backstay.model.turn import OpenTurn, Rotated
 from backstay.model.window import Moved, Window, WindowReason
 from backstay.store.engine import Transaction
@@ -22,6 +22,7 @@ from backstay.store.session_row import LockedRow, SessionRow, SessionScope, inse
 from backstay.store.verbs import owner_totals
 from backstay.store.verbs.history import window_segments
 from backstay.store.verbs.history.window_segments import FoundTurn, Layout, Opening, Position, origin_of
+from backstay.store.verbs.session_ttl import set_ttl
 from backstay.store.verbs.turns import call_pairing, event_log, lifecycle, messages, tail_recovery
 from backstay.store.verbs.turns.messages import Written
 from backstay.store.verbs.turns.turn_row import TURN
@@ -162,22 +163,28 @@ def branch(
     return opened
 
 
-def fork(tx: Transaction, session: SessionId, owner: str, at: MessageId | TurnId | None) -> SessionInfo:
+def fork(
+    tx: Transaction, session: SessionId, owner: str, at: MessageId | TurnId | None, ttl: Ttl | None
+) -> SessionInfo:
     """Make a new session that begins like this one, up to and including a message, or up to the end of a turn."""
     with (
         lifecycle.lock_and_reap(tx, session, owner) as session_row,
-        fork_session(tx, session_row, at) as forked,
+        fork_session(tx, session_row, at, ttl) as forked,
     ):
         pass
     return forked.value(tx.now)
 
 
-def fork_session(tx: Transaction, session_row: SessionRow, at: MessageId | TurnId | None) -> SessionScope:
+def fork_session(
+    tx: Transaction, session_row: SessionRow, at: MessageId | TurnId | None, ttl: Ttl | None = None
+) -> SessionScope:
     """Make a new session from the ended turns of this one, which stays as it is. Returns the new one, locked."""
     location = _fork_location(tx, session_row, at)
     owner_totals.require_session(tx, session_row.owner)
     layout = window_segments.layout_of(tx, location.window)
     row = _forked_row(tx, session_row, location)
+    if ttl is not None:
+        set_ttl(row, ttl)
     if location == Position(session_row.window, session_row.length):
         row.preview = session_row.preview
     else:
