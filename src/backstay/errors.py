@@ -297,6 +297,13 @@ class AgentFailed(AgentError):
     """
 
 
+class SummaryTooLong(AgentFailed):
+    """The summary is longer than the messages that it replaces.
+
+    Raised when a compaction would make the session longer. The session is unchanged; compact it when it has grown.
+    """
+
+
 class KeyRefused(AgentFailed):
     """The provider does not accept the API key.
 

@@ -5,11 +5,12 @@ from contextlib import suppress
 from functools import partial
 from typing import BinaryIO
 
-from backstay.errors import AgentFailed, HistoryChanged, NotFound
+from backstay.errors import AgentFailed, HistoryChanged, NotFound, SummaryTooLong
 from backstay.model.addresses.address import Address
 from backstay.model.content import Attachment, Content
 from backstay.model.documents.document import Export
 from backstay.model.event import UNSEEN, Cursor, Event
+from backstay.model.failure_reasons import code_of
 from backstay.model.files.file_source import FileSource
 from backstay.model.history.chat_messages import MessageLike
 from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
@@ -17,7 +18,7 @@ from backstay.model.limits import READ_LIMIT
 from backstay.model.marks import Marks
 from backstay.model.message import Message
 from backstay.model.session import Deleted, Filing, SessionInfo
-from backstay.model.turn import Completed, IfBusy, Interrupted, Recorded, TurnInfo
+from backstay.model.turn import Completed, Failed, IfBusy, Interrupted, Recorded, TurnInfo
 from backstay.model.window import Moved, Window
 from backstay.runtime.attachments.attachment_reader import AttachmentReader
 from backstay.runtime.attachments.file_upload import upload_file
@@ -563,6 +564,7 @@ class Session:
         Raises:
             NotFound: The owner has no such session.
             AgentFailed: The summariser failed. The session is unchanged.
+            SummaryTooLong: The summary is longer than the messages that it replaces. The session is unchanged.
             QuotaExceeded: The owner already runs its maximum number of turns in this process.
             SessionBusy: A turn runs.
             SessionEnded: The session was ended.
@@ -579,7 +581,9 @@ class Session:
         if compacting is not None:
             outcome = await Turn(self._scope, compacting.turn).outcome()
             if not isinstance(outcome, Completed):
-                raise AgentFailed(f"{self.id} was not compacted: {outcome.reason}", hint="The session was not changed.")
+                too_long = isinstance(outcome, Failed) and outcome.code == code_of(SummaryTooLong)
+                kind = SummaryTooLong if too_long else AgentFailed
+                raise kind(f"{self.id} was not compacted: {outcome.reason}", hint="The session was not changed.")
         here = (await self.read()).window
         return next(window for window in await self.lineage() if window.id == here)
 

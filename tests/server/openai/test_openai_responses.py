@@ -549,9 +549,6 @@ def test_default_values_of_parameters_are_accepted(ai: Ai) -> None:
 
 def test_unsupported_operations_are_answered_as_such(ai: Ai) -> None:
     with pytest.raises(openai.NotFoundError) as refused:
-        ai.responses.compact(model="default", input="hello")
-    assert fault(refused.value)["code"] == "not_offered"
-    with pytest.raises(openai.NotFoundError) as refused:
         ai.responses.input_tokens.count(model="default", input="hello")
     assert fault(refused.value)["code"] == "not_offered"
     with pytest.raises(openai.NotFoundError):

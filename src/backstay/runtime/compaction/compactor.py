@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from backstay.agents.adapters import agent_factory
 from backstay.agents.port import AgentTurn
-from backstay.errors import AgentFailed, AgentTimedOut
+from backstay.errors import AgentTimedOut, SummaryTooLong
 from backstay.model.history.tail import tail_of
 from backstay.model.history.token_estimate import estimate, estimate_bytes
 from backstay.model.ids import SessionId, TurnId, WindowId
@@ -117,8 +117,9 @@ class Compactor:
             raise AgentTimedOut(f"the summariser took longer than {self._policy.timeout:g} s") from error
         # A longer summary would make the window grow with each compaction.
         if self._count(summary) >= sum(map(self._count, plan.older)):
-            raise AgentFailed(
-                "the summary is longer than the messages that it replaces", hint="Use another summariser."
+            raise SummaryTooLong(
+                "the summary is longer than the messages that it replaces",
+                hint="Compact it when it has grown, or use another summariser.",
             )
         return summary
 

@@ -21,8 +21,8 @@ from backstay.server.openai.encoding.chat_completion import ChatEncoder, answer_
 from backstay.server.openai.encoding.items import Value
 from backstay.server.openai.encoding.response_stream import SESSION_HEADER, TurnStream, encode, until_over
 from backstay.server.openai.encoding.turn_events import events_of
-from backstay.server.openai.item_files import no_files, store_files
-from backstay.server.openai.item_parser import messages_from
+from backstay.server.openai.input_items.item_files import no_files, store_files
+from backstay.server.openai.input_items.item_parser import messages_from
 from backstay.server.openai.openai_errors import BadParameter, unsupported
 from backstay.server.openai.openai_ids import session_named
 from backstay.server.openai.parameters import agent_named, check_directions, choice_of, client_tools, words_of

@@ -16,9 +16,9 @@ from backstay.server.http.api_request import ApiRequest, ApiResponse, B, NoInput
 from backstay.server.http.operation import AnyOperation, Operation
 from backstay.server.openai.encoding.items import Item, items_of
 from backstay.server.openai.encoding.turn_events import recorded_in
-from backstay.server.openai.item_files import store_files
-from backstay.server.openai.item_parser import messages_from, with_results_kept
-from backstay.server.openai.item_references import resolve_references
+from backstay.server.openai.input_items.item_files import store_files
+from backstay.server.openai.input_items.item_parser import messages_from, with_results_kept
+from backstay.server.openai.input_items.item_references import resolve_references
 from backstay.server.openai.openai_errors import BadParameter
 from backstay.server.openai.openai_ids import ItemPosition, conversation_name, session_named
 from backstay.server.openai.paging import ItemListQuery, ItemPage, ItemQuery, SessionItems, page_of

@@ -4,6 +4,7 @@ from backstay.server.http.openapi import DocumentedApi, ErrorFormat
 from backstay.server.http.operation import AnyOperation
 from backstay.server.openai import (
     chat_completion_routes,
+    compaction_routes,
     conversation_routes,
     model_routes,
     openai_errors,
@@ -12,6 +13,7 @@ from backstay.server.openai import (
 
 OPERATIONS: tuple[AnyOperation, ...] = (
     *conversation_routes.OPERATIONS,
+    *compaction_routes.OPERATIONS,
     *response_routes.OPERATIONS,
     *chat_completion_routes.OPERATIONS,
     *model_routes.OPERATIONS,

@@ -27,9 +27,9 @@ from backstay.server.openai.encoding.response_stream import (
     until_over,
 )
 from backstay.server.openai.encoding.turn_events import events_of, no_response, recorded_in, responding
-from backstay.server.openai.item_files import no_files, store_files
-from backstay.server.openai.item_parser import messages_from
-from backstay.server.openai.item_references import resolve_references
+from backstay.server.openai.input_items.item_files import no_files, store_files
+from backstay.server.openai.input_items.item_parser import messages_from
+from backstay.server.openai.input_items.item_references import resolve_references
 from backstay.server.openai.openai_errors import BadParameter, unsupported
 from backstay.server.openai.openai_ids import response_name, session_named, turn_named
 from backstay.server.openai.paging import ItemListQuery, ItemPage, pick
@@ -132,7 +132,11 @@ async def create(call: ApiRequest[NewResponse, NoInput]) -> ApiResponse:
     """Create a response; return it when it has ended, as a stream, or at once for one in the background."""
     asked, owned = call.body, call.owned
     agent = agent_named(call.service, asked.model)
-    request, conversation, previous = _request(call, agent), _conversation(asked), await _previous(owned, asked)
+    request, conversation, previous = (
+        _request(call, agent),
+        _conversation(asked),
+        await previous_turn(owned, asked.previous_response_id),
+    )
     words = words_of(await _input_messages(owned, asked))
     wanted = RequestedResponse(agent, words, request, call.request_id)
     fleeting = asked.store is False and conversation is None
@@ -211,7 +215,7 @@ async def list_input(call: ApiRequest[NoInput, ItemListQuery]) -> ApiResponse:
 async def not_offered(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
     """Respond 404, which clients do not retry."""
     what = call.request.url.path
-    hint = "Compact a session with POST /api/sessions/{id}/compact; the usage of a turn is in its response."
+    hint = "The usage of a turn is in its response."
     raise Refused(404, "not_offered", f"{what} is not supported by this server", hint=hint)
 
 
@@ -219,18 +223,23 @@ async def not_offered(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
 
 
 async def _input_messages(owned: OwnerSessions, asked: NewResponse) -> list[NewMessage]:
-    if isinstance(asked.input, str):
-        if not asked.input.strip():
-            raise BadParameter("input", "the input is empty", hint="Send text or items in `input`.")
-        return messages_from(no_files([{"role": "user", "content": asked.input}]), param="input")
-    items = await resolve_references(owned, asked.input or [], param="input")
-    stored = await store_files(owned, items, param="input", strict=True)
-    messages = messages_from(stored, param="input", strict=True)
+    messages = await input_messages(owned, asked.input)
     if not messages and asked.conversation is None and asked.previous_response_id is None:
         raise BadParameter(
             "input", "there is no input", hint="Send `input`, or name a response or conversation to continue."
         )
     return messages
+
+
+async def input_messages(owned: OwnerSessions, given: str | list[Object] | None) -> list[NewMessage]:
+    """The input as messages: text, or items with their references resolved and their files stored."""
+    if isinstance(given, str):
+        if not given.strip():
+            raise BadParameter("input", "the input is empty", hint="Send text or items in `input`.")
+        return messages_from(no_files([{"role": "user", "content": given}]), param="input")
+    items = await resolve_references(owned, given or [], param="input")
+    stored = await store_files(owned, items, param="input", strict=True)
+    return messages_from(stored, param="input", strict=True)
 
 
 def _request(call: ApiRequest[NewResponse, NoInput], agent: str) -> StoredRequest:
@@ -287,15 +296,20 @@ def _conversation(asked: NewResponse) -> SessionId | None:
     return session_named(asked.conversation if isinstance(asked.conversation, str) else asked.conversation.id)
 
 
-async def _previous(owned: OwnerSessions, asked: NewResponse) -> TurnInfo | None:
-    if asked.previous_response_id is None:
+async def previous_turn(owned: OwnerSessions, name: str | None) -> TurnInfo | None:
+    """The turn of a previous response; None without a name.
+
+    Raises:
+        BadParameter: There is no such response.
+    """
+    if name is None:
         return None
     try:
-        return (await _find(owned, asked.previous_response_id)).turn
+        return (await _find(owned, name)).turn
     except NotFound as error:
         raise BadParameter(
             "previous_response_id",
-            f"previous response {asked.previous_response_id[:64]!r} does not exist",
+            f"previous response {name[:64]!r} does not exist",
             hint="It may have been deleted, or created with store=false.",
             code="previous_response_not_found",
         ) from error
@@ -366,15 +380,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         frames=(ResponseFrame,),
         request_id=True,
         files=True,
-    ),
-    Operation(
-        method="POST",
-        path="/v1/responses/compact",
-        name="compact_response",
-        summary="Not supported.",
-        run=not_offered,
-        body=NoInput,
-        query=NoInput,
     ),
     Operation(
         method="POST",

@@ -11,7 +11,7 @@ from backstay.model.history.call_arguments import parse_arguments
 from backstay.model.ids import MessageId
 from backstay.model.message import Message, NewMessage
 from backstay.server.openai.encoding.items import KEPT, Value, items_of
-from backstay.server.openai.item_files import FileKey, Files, StoredItems
+from backstay.server.openai.input_items.item_files import FileKey, Files, StoredItems
 from backstay.server.openai.openai_errors import BadParameter
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
