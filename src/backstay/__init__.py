@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
     from backstay.model.limits import Limits
     from backstay.model.message import Message, NewMessage
-    from backstay.model.session import SessionFilter, SessionInfo, Ttl
+    from backstay.model.session import SessionFilter, SessionInfo, SessionPatch, Ttl
     from backstay.model.turn import (
         Cancelled,
         Completed,
@@ -77,6 +77,7 @@ __all__ = [
     "SessionFilter",
     "SessionId",
     "SessionInfo",
+    "SessionPatch",
     "Store",
     "Text",
     "Thought",
@@ -133,6 +134,7 @@ if not TYPE_CHECKING:
         "SessionFilter": "model.session",
         "SessionId": "model.ids",
         "SessionInfo": "model.session",
+        "SessionPatch": "model.session",
         "Store": "store",
         "Text": "model.content",
         "Thought": "model.content",

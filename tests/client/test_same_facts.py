@@ -18,7 +18,7 @@ from backstay.errors import (
     TooLarge,
     UnknownAgent,
 )
-from backstay.model.session import Filing, SessionFilter
+from backstay.model.session import SessionFilter, SessionPatch
 from backstay.model.turn import Cancelled, Completed
 from tests.client.conftest import Opened
 from tests.runtime.controlled_agents import roles_and_texts
@@ -97,7 +97,7 @@ async def test_sessions_are_organised_found_and_searched(opened: Opened) -> None
         await session.rename("Plans")
         await session.pin()
         await session.tag(add=["work"])
-        filed = await session.file(Filing(archived=False, metadata={"ticket": "7"}))
+        filed = await session.update(SessionPatch(archived=False, metadata={"ticket": "7"}))
         assert (filed.title, filed.pinned, filed.tags, filed.metadata) == ("Plans", True, ("work",), {"ticket": "7"})
         assert await session.addresses() == (CHAT.spelling,)
         assert (await session.save_draft("half")).draft == "half"

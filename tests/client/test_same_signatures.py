@@ -35,7 +35,7 @@ OF_A_PROCESS: dict[type, set[str]] = {
         "run",
         "start_background",
         "subscribe",
-        "tidy",
+        "run_upkeep",
     }
 }
 OF_A_CLIENT: dict[type, set[str]] = {Client: {"run", "stream", "url"}}

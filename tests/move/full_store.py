@@ -8,7 +8,7 @@ from backstay.model import message as m
 from backstay.model.event import FeedEvent
 from backstay.model.ids import SessionId, TurnId, UploadId
 from backstay.model.search.results import SearchHit
-from backstay.model.session import Filing
+from backstay.model.session import SessionPatch
 from backstay.model.token import Token
 from backstay.model.turn import Completed
 from tests.contract.builders import ME, STRANGER, Seen, look, run, start
@@ -61,7 +61,7 @@ def fill_store(store: Store, turns: int = 0, cuts: int = 2) -> FullStore:
     store.save_draft(supervisor, "half a thou", owner=ME)
     store.mark_read(supervisor, 2, owner=ME)
     store.rename(fork, "the other way", owner=ME)
-    store.file(fork, Filing(metadata={"topic": "fridges"}), owner=ME)
+    store.update(fork, SessionPatch(metadata={"topic": "fridges"}), owner=ME)
     store.forget(called, owner=ME)
     store.add_token(owner=ME, name="a key", hash=sha256(b"a secret").digest())
     store.record(store.create(owner=STRANGER).id, [m.user("a harbour of mine")], owner=STRANGER)

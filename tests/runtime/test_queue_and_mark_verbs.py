@@ -6,7 +6,7 @@ import backstay
 from backstay import Address, Text
 from backstay.agents import AgentTurn
 from backstay.model.marks import Marks
-from backstay.model.session import Filing
+from backstay.model.session import SessionPatch
 from backstay.model.turn import Cancelled, Completed
 from tests.databases import Place
 from tests.runtime.controlled_agents import echo
@@ -59,5 +59,7 @@ async def test_a_draft_a_read_mark_and_notes_are_stored_through_handles(path: Pl
         await session.save_draft("half a sente")
         assert await session.mark_read(1) == Marks(draft="half a sente", read_to=1)
         assert await session.marks() == Marks(draft="half a sente", read_to=1)
-        filed = await session.file(Filing(title="Plans", pinned=True, add_tags=("a",), metadata={"ticket": "7"}))
-    assert (filed.title, filed.pinned, filed.tags, filed.metadata) == ("Plans", True, ("a",), {"ticket": "7"})
+        changed = await session.update(
+            SessionPatch(title="Plans", pinned=True, add_tags=("a",), metadata={"ticket": "7"})
+        )
+    assert (changed.title, changed.pinned, changed.tags, changed.metadata) == ("Plans", True, ("a",), {"ticket": "7"})

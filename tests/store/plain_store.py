@@ -550,7 +550,7 @@ class PlainStore:
                 self.addresses.setdefault((owner, address), (copy, generation))
         return copy
 
-    # --- within -----------------------------------------------------------------------------------------------------
+    # --- internal ---------------------------------------------------------------------------------------------------
 
     def _enter(self, address: str, owner: str, idle: int | None, absolute: int | None) -> tuple[PlainSession, str, int]:
         session, generation = self.addresses.get((owner, address), (None, 0))

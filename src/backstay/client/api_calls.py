@@ -17,7 +17,7 @@ from backstay.model.ids import MessageId, SessionId, TurnId, UploadId, WindowId
 from backstay.model.marks import Marks
 from backstay.model.message import MessagePage
 from backstay.model.search.results import SearchPage
-from backstay.model.session import Deleted, Filing, Resolved, SessionCursor, SessionFilter, SessionInfo, Ttl
+from backstay.model.session import Deleted, Resolved, SessionCursor, SessionFilter, SessionInfo, SessionPatch, Ttl
 from backstay.model.turn import IfBusy, Recorded, ToolCallRecord, TurnInfo, TurnState
 from backstay.model.window import Moved, Window
 
@@ -145,13 +145,13 @@ def point(address: Address, session: SessionId) -> ApiCall[SessionInfo]:
     return ApiCall(method="PUT", path=path, answer=SessionInfo, body=body, repeatable=True)
 
 
-def file(session: SessionId, filing: Filing, expect_revision: int | None) -> ApiCall[SessionInfo]:
+def update(session: SessionId, patch: SessionPatch, expect_revision: int | None) -> ApiCall[SessionInfo]:
     """Title, pin, archive, tags and metadata in one change."""
     return ApiCall(
         method="PATCH",
         path=_session(session),
         answer=SessionInfo,
-        body=filing,
+        body=patch,
         expect_revision=expect_revision,
         repeatable=expect_revision is None,
     )

@@ -129,7 +129,7 @@ class BlockingSessionClient(BlockingHandle[SessionClient]):
     pin = waits(SessionClient.pin)
     archive = waits(SessionClient.archive)
     tag = waits(SessionClient.tag)
-    file = waits(SessionClient.file)
+    update = waits(SessionClient.update)
     point = waits(SessionClient.point)
     end = waits(SessionClient.end)
     delete = waits(SessionClient.delete)

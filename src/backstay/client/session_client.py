@@ -25,7 +25,7 @@ from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
 from backstay.model.limits import READ_LIMIT
 from backstay.model.marks import Marks
 from backstay.model.message import Message
-from backstay.model.session import Deleted, Filing, SessionInfo
+from backstay.model.session import Deleted, SessionInfo, SessionPatch
 from backstay.model.turn import IfBusy, Recorded, TurnInfo
 from backstay.model.window import Moved, Window
 
@@ -215,7 +215,7 @@ class SessionClient:
         """Mark all events up to one as read; see `Session.mark_read`."""
         return await self._connection.run(api_calls.mark_read(self.id, number))
 
-    # --- filing -----------------------------------------------------------------------------------------------------
+    # --- history ------------------------------------------------------------------------------------------------------
 
     async def undo(self, *, expect_revision: int | None = None) -> Moved:
         """Undo the last turn; see `Session.undo`."""
@@ -234,25 +234,27 @@ class SessionClient:
         forked = await self._connection.run(api_calls.fork(self.id, at))
         return SessionClient(self._connection, self.owner, forked.id, self._agent)
 
+    # --- organising ---------------------------------------------------------------------------------------------------
+
     async def rename(self, title: str | None) -> SessionInfo:
         """Set the title; see `Session.rename`."""
-        return await self.file(Filing(title=title))
+        return await self.update(SessionPatch(title=title))
 
     async def pin(self, pinned: bool = True) -> SessionInfo:
         """Pin or unpin the session; see `Session.pin`."""
-        return await self.file(Filing(pinned=pinned))
+        return await self.update(SessionPatch(pinned=pinned))
 
     async def archive(self, archived: bool = True) -> SessionInfo:
         """Archive the session or bring it back; see `Session.archive`."""
-        return await self.file(Filing(archived=archived))
+        return await self.update(SessionPatch(archived=archived))
 
     async def tag(self, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> SessionInfo:
         """Add and remove tags; see `Session.tag`."""
-        return await self.file(Filing(add_tags=tuple(add), remove_tags=tuple(remove)))
+        return await self.update(SessionPatch(add_tags=tuple(add), remove_tags=tuple(remove)))
 
-    async def file(self, filing: Filing, *, expect_revision: int | None = None) -> SessionInfo:
-        """Change title, pin, archive, tags and metadata in one write; see `Session.file`."""
-        return await self._connection.run(api_calls.file(self.id, filing, expect_revision))
+    async def update(self, patch: SessionPatch, *, expect_revision: int | None = None) -> SessionInfo:
+        """Change title, pin, archive, tags and metadata in one write; see `Session.update`."""
+        return await self._connection.run(api_calls.update(self.id, patch, expect_revision))
 
     async def point(self, address: Address) -> SessionInfo:
         """Point an address to this session; see `Session.point`."""
@@ -266,7 +268,7 @@ class SessionClient:
         """Remove the session and its messages; see `Session.delete`."""
         return await self._connection.run(api_calls.delete(self.id))
 
-    # --- within -----------------------------------------------------------------------------------------------------
+    # --- internal -----------------------------------------------------------------------------------------------------
 
     async def _submitted(self, call: ApiCall[api_calls.SubmittedTurn]) -> TurnClient:
         return TurnClient(self._connection, await self._connection.run(call))

@@ -146,7 +146,7 @@ class SessionFilter(msgspec.Struct, frozen=True, kw_only=True):
     archived: bool | None = None
 
 
-class Filing(msgspec.Struct, frozen=True, kw_only=True):
+class SessionPatch(msgspec.Struct, frozen=True, kw_only=True):
     """Changes of a session that are applied together; unset fields stay as they are.
 
     Args:
@@ -195,7 +195,7 @@ class Collected(msgspec.Struct, frozen=True, kw_only=True):
     blobs: int = 0
 
 
-class Tidied(msgspec.Struct, frozen=True, kw_only=True):
+class UpkeepReport(msgspec.Struct, frozen=True, kw_only=True):
     """The result of maintenance: what was collected, how many rows were folded, how many messages were indexed."""
 
     collected: Collected

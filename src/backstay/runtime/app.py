@@ -16,7 +16,7 @@ from backstay.model.codec import check_name
 from backstay.model.ids import TurnId
 from backstay.model.limits import Limits
 from backstay.model.operations.store_info import Load
-from backstay.model.session import Tidied
+from backstay.model.session import UpkeepReport
 from backstay.model.token import Token
 from backstay.model.turn import COMPACTOR, OpenTurn
 from backstay.runtime.async_store import AsyncStore
@@ -314,7 +314,7 @@ class App(OwnerSessions):
         """
         return await self._supervisor.store.run(commands.redeem(link, hash=hash, name=name, seconds=seconds))
 
-    async def tidy(self, *, keep_closed_for: float | None, fold_after: float) -> Tidied:
+    async def run_upkeep(self, *, keep_closed_for: float | None, fold_after: float) -> UpkeepReport:
         """Do the housekeeping for all owners: close, delete, fold and index.
 
         Args:
@@ -327,7 +327,7 @@ class App(OwnerSessions):
         store = self._supervisor.store
         collected = await store.call(Store.collect, keep_closed_for=keep_closed_for)
         folded = await store.call(Store.fold, older_than=fold_after)
-        return Tidied(collected=collected, folded=folded, indexed=await store.call(Store.index))
+        return UpkeepReport(collected=collected, folded=folded, indexed=await store.call(Store.index))
 
     async def load(self) -> Load:
         """Count the running and waiting turns of all owners, in all processes.

@@ -47,8 +47,8 @@ class AsyncStore:
         self.require_open()
         if isinstance(command, Read):
             return await self._read(command)
-        glance = self._store.glance(command)
-        if glance is not None and (known := await self._read(glance)) is not None:
+        precheck = self._store.precheck(command)
+        if precheck is not None and (known := await self._read(precheck)) is not None:
             return known
         done, began = self._loop.create_future(), self._loop.time()
         pending = self._store.start(command, partial(self._finished, done))

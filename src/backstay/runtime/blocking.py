@@ -132,7 +132,7 @@ class BlockingSession(BlockingHandle[Session]):
     pin = waits(Session.pin)
     archive = waits(Session.archive)
     tag = waits(Session.tag)
-    file = waits(Session.file)
+    update = waits(Session.update)
     point = waits(Session.point)
     end = waits(Session.end)
     delete = waits(Session.delete)
@@ -232,7 +232,7 @@ class BlockingApp(BlockingHandle[App]):
     follow = iterates(App.follow)
     import_session = waits(App.import_session)
     load = waits(App.load)
-    tidy = waits(App.tidy)
+    run_upkeep = waits(App.run_upkeep)
 
 
 def _blocking(opening: Callable[P, App]) -> Callable[P, BlockingApp]:

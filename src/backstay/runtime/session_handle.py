@@ -17,7 +17,7 @@ from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
 from backstay.model.limits import READ_LIMIT
 from backstay.model.marks import Marks
 from backstay.model.message import Message
-from backstay.model.session import Deleted, Filing, SessionInfo
+from backstay.model.session import Deleted, SessionInfo, SessionPatch
 from backstay.model.turn import Completed, Failed, IfBusy, Interrupted, Recorded, TurnInfo
 from backstay.model.window import Moved, Window
 from backstay.runtime.attachments.attachment_reader import AttachmentReader
@@ -509,7 +509,7 @@ class Session:
         """
         return await self._scope.run(commands.mark_read(self.id, number, owner=self.owner))
 
-    # --- filing -----------------------------------------------------------------------------------------------------
+    # --- history ------------------------------------------------------------------------------------------------------
 
     async def undo(self, *, expect_revision: int | None = None) -> Moved:
         """Undo the last turn.
@@ -604,6 +604,8 @@ class Session:
         forked = await self._scope.run(commands.fork(self.id, owner=self.owner, at=at))
         return Session(self._scope, forked.id, self._agent)
 
+    # --- organising ---------------------------------------------------------------------------------------------------
+
     async def rename(self, title: str | None) -> SessionInfo:
         """Set the title. A person's title is never replaced by a generated one.
 
@@ -674,11 +676,11 @@ class Session:
         """
         return await self._scope.run(commands.tag(self.id, owner=self.owner, add=add, remove=remove))
 
-    async def file(self, filing: Filing, *, expect_revision: int | None = None) -> SessionInfo:
+    async def update(self, patch: SessionPatch, *, expect_revision: int | None = None) -> SessionInfo:
         """Change title, pin, archive, tags and metadata in one write.
 
         Args:
-            filing: The changes; unset fields stay as they are.
+            patch: The changes; unset fields stay as they are.
             expect_revision: The revision that the caller has seen; None: any.
 
         Returns:
@@ -693,7 +695,7 @@ class Session:
             InvalidPayload: A change is not valid.
             TooLarge: A text is too long.
         """
-        return await self._scope.run(commands.file(self.id, filing, owner=self.owner, expect_revision=expect_revision))
+        return await self._scope.run(commands.update(self.id, patch, owner=self.owner, expect_revision=expect_revision))
 
     async def point(self, address: Address) -> SessionInfo:
         """Point an address to this session. Requests that were sent through it before keep their session.
@@ -734,7 +736,7 @@ class Session:
         """
         return await self._scope.run(commands.delete(self.id, owner=self.owner))
 
-    # --- within -----------------------------------------------------------------------------------------------------
+    # --- internal ---------------------------------------------------------------------------------------------------
 
     async def _accepted(self, submission: Submission) -> Turn:
         return turn_of(self._scope, await self._scope.supervisor.accept(self.owner, submission))

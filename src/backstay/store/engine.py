@@ -280,7 +280,7 @@ class Engine(Protocol):
         """Information about this engine."""
         ...
 
-    def tidy(self) -> None:
+    def run_upkeep(self) -> None:
         """Remove data of the engine itself that is no longer needed."""
         ...
 

@@ -117,8 +117,8 @@ class Store:
             return self._look(self._engine.read if command.snapshot else self._engine.peek, command.verb)
         if command.registers:
             self._engine.register_worker()
-        glance = self.glance(command)
-        if glance is not None and (known := self.run(glance)) is not None:
+        precheck = self.precheck(command)
+        if precheck is not None and (known := self.run(precheck)) is not None:
             return known
         return self._engine.write(
             command.verb, durable=self._durable(command), exclusive=command.exclusive, read_first=command.read_first
@@ -147,7 +147,7 @@ class Store:
 
         return self._engine.read_now(verb, snapshot=read.snapshot)
 
-    def glance(self, write: Write[T]) -> Read[T | None] | None:
+    def precheck(self, write: Write[T]) -> Read[T | None] | None:
         """Return the short read that can replace a write which has nothing to change.
 
         Args:
@@ -157,13 +157,13 @@ class Store:
             A read of the write's result, or of None if the write must run. None instead of a read: the write has no
             such read.
         """
-        if write.glance is None:
+        if write.precheck is None:
             return None
-        return Read(name=write.name, owner=write.owner, snapshot=False, verb=write.glance)
+        return Read(name=write.name, owner=write.owner, snapshot=False, verb=write.precheck)
 
     def _durable(self, write: Write[T]) -> bool:
-        # If a glance cannot answer for what it sees, the commit of the verb is what makes it durable.
-        return write.durable or (write.glance is not None and not self._engine.shows_only_durable)
+        # A precheck may read rows that are not durable yet. Then the commit of the verb makes them durable.
+        return write.durable or (write.precheck is not None and not self._engine.shows_only_durable)
 
     def start(self, write: Write[T], on_done: Callable[[], None]) -> Pending[T]:
         """Begin a write and return at once.
@@ -272,7 +272,7 @@ class Store:
     pin = _runs(commands.pin)
     archive = _runs(commands.archive)
     tag = _runs(commands.tag)
-    file = _runs(commands.file)
+    update = _runs(commands.update)
     point = _runs(commands.point)
     end = _runs(commands.end)
     delete = _runs(commands.delete)
@@ -613,7 +613,7 @@ class Store:
         moment = self._engine.now() - DAY_MS
         dropped = self._until_done(partial(blob_store.drop_forgotten, moment=moment, limit=10), 10)
         importer.clear_given_up(self._engine)
-        self._engine.tidy()
+        self._engine.run_upkeep()
         return Collected(expired=expired, deleted=deleted, messages=messages, blobs=dropped)
 
     def fold(self, *, older_than: float = 3600.0, progress: Callable[[int], None] | None = None) -> int:
@@ -656,7 +656,7 @@ class Store:
                 break
         return read + self._stem(read, progress)
 
-    # --- within -----------------------------------------------------------------------------------------------------
+    # --- internal ---------------------------------------------------------------------------------------------------
 
     def _stem(self, read: int, progress: Callable[[int], None] | None) -> int:
         """Add the stems of messages that were indexed in other languages; how many messages that were."""

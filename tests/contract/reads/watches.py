@@ -13,7 +13,7 @@ from backstay.model.event import Cursor
 from backstay.model.ids import IdSource, SessionId, TurnId
 from backstay.model.limits import Limits
 from backstay.model.message import user
-from backstay.model.session import Filing, Ttl
+from backstay.model.session import SessionPatch, Ttl
 from backstay.model.turn import Accepted, Completed
 from backstay.store import Store
 from backstay.testing.manual_clock import ManualClock
@@ -210,7 +210,7 @@ IDLE: dict[str, Prepare] = {
     "pin": _again(lambda store, it: lambda: store.pin(it, True, owner=ME)),
     "archive": _again(lambda store, it: lambda: store.archive(it, True, owner=ME)),
     "tag": _again(lambda store, it: lambda: store.tag(it, owner=ME, add=["home"], remove=["work"])),
-    "file": _again(lambda store, it: lambda: store.file(it, Filing(title="Dinner", pinned=True), owner=ME)),
+    "update": _again(lambda store, it: lambda: store.update(it, SessionPatch(title="Dinner", pinned=True), owner=ME)),
     "point": _again(lambda store, it: lambda: store.point(room("attic"), it, owner=ME)),
     "resolve": _again(lambda store, it: lambda: store.resolve(room(), owner=ME)),
     "end": _again(lambda store, it: lambda: store.end(it, owner=ME)),

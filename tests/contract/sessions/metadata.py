@@ -7,7 +7,7 @@ from backstay.model import event, message
 from backstay.model.content import Text, Thought, ToolCall, ToolResult
 from backstay.model.documents.document import Export
 from backstay.model.ids import MessageId, message_of
-from backstay.model.session import Filing
+from backstay.model.session import SessionPatch
 from backstay.model.turn import Completed
 from backstay.store import Store
 from tests.contract.base import ContractBase, OpenAnother
@@ -43,7 +43,7 @@ class NoteContract(ContractBase):
     def test_metadata_is_replaced_as_a_whole_with_an_event(self, store: Store) -> None:
         session = store.create(owner=ME, metadata={"topic": "tea"}).id
 
-        filed = store.file(session, Filing(metadata={"colour": "green"}), owner=ME)
+        filed = store.update(session, SessionPatch(metadata={"colour": "green"}), owner=ME)
 
         assert filed.metadata == {"colour": "green"}
         assert bodies_of(store, session)[-1] == event.SessionAnnotated({"colour": "green"})
@@ -51,7 +51,7 @@ class NoteContract(ContractBase):
     def test_the_same_metadata_again_writes_nothing(self, store: Store) -> None:
         before = store.create(owner=ME, metadata={"a": "1", "b": "2"})
 
-        assert store.file(before.id, Filing(metadata={"b": "2", "a": "1"}), owner=ME) == before
+        assert store.update(before.id, SessionPatch(metadata={"b": "2", "a": "1"}), owner=ME) == before
 
     @pytest.mark.parametrize(
         "metadata",
@@ -61,7 +61,7 @@ class NoteContract(ContractBase):
     def test_metadata_that_is_not_text_is_rejected(self, store: Store, metadata: dict[str, str]) -> None:
         session = new_session(store)
         with refused(store, session, InvalidPayload):
-            store.file(session, Filing(metadata=metadata), owner=ME)
+            store.update(session, SessionPatch(metadata=metadata), owner=ME)
 
     @pytest.mark.parametrize(
         "metadata", [{str(n): "" for n in range(17)}, {"n" * 257: ""}, {"a": "x" * 2_049}], ids=["many", "name", "long"]
@@ -69,7 +69,7 @@ class NoteContract(ContractBase):
     def test_too_much_metadata_is_refused(self, store: Store, metadata: dict[str, str]) -> None:
         session = new_session(store)
         with refused(store, session, TooLarge):
-            store.file(session, Filing(metadata=metadata), owner=ME)
+            store.update(session, SessionPatch(metadata=metadata), owner=ME)
 
     def test_a_fork_begins_without_metadata(self, store: Store) -> None:
         session = store.create(owner=ME, metadata={"topic": "tea"}).id

@@ -7,7 +7,7 @@ import pytest
 from backstay.errors import InvalidPayload, RevisionMismatch, TooLarge
 from backstay.model import event
 from backstay.model.ids import SessionId
-from backstay.model.session import Filing, SessionFilter, Ttl
+from backstay.model.session import SessionFilter, SessionPatch, Ttl
 from backstay.model.turn import Completed
 from backstay.store import Store
 from backstay.testing.manual_clock import ManualClock
@@ -35,7 +35,7 @@ Verb = Callable[[Store, SessionId], object]
 class FilingContract(ContractBase):
     """Rules for titles, tags, pins and marks."""
 
-    # --- filing -----------------------------------------------------------------------------------------------------
+    # --- organising ---------------------------------------------------------------------------------------------------
 
     def test_a_title_is_stored_with_its_author(self, store: Store) -> None:
         session = new_session(store)
@@ -87,18 +87,18 @@ class FilingContract(ContractBase):
         session = new_session(store)
         store.pin(session, True, owner=ME)
 
-        filed = store.file(session, Filing(title="Dinner", archived=True, add_tags=("home",)), owner=ME)
+        filed = store.update(session, SessionPatch(title="Dinner", archived=True, add_tags=("home",)), owner=ME)
 
         assert (filed.title, filed.pinned, filed.archived, filed.tags) == ("Dinner", True, True, ("home",))
         assert store.session(session, owner=ME) == filed
-        assert store.file(session, Filing(title=None), owner=ME).title is None
+        assert store.update(session, SessionPatch(title=None), owner=ME).title is None
 
     def test_organising_that_is_rejected_in_part_changes_nothing(self, store: Store) -> None:
         session = new_session(store)
         before = look(store, session)
 
         with pytest.raises(TooLarge):
-            store.file(session, Filing(title="Dinner", add_tags=("x" * 10_000,)), owner=ME)
+            store.update(session, SessionPatch(title="Dinner", add_tags=("x" * 10_000,)), owner=ME)
 
         assert look(store, session) == before
 
@@ -108,8 +108,8 @@ class FilingContract(ContractBase):
         now = store.rename(session, "Theirs", owner=ME)
 
         with pytest.raises(RevisionMismatch):
-            store.file(session, Filing(title="Mine"), owner=ME, expect_revision=seen)
-        assert store.file(session, Filing(title="Mine"), owner=ME, expect_revision=now.revision).title == "Mine"
+            store.update(session, SessionPatch(title="Mine"), owner=ME, expect_revision=seen)
+        assert store.update(session, SessionPatch(title="Mine"), owner=ME, expect_revision=now.revision).title == "Mine"
 
     @pytest.mark.parametrize("verb", ["end", "delete"])
     def test_ending_or_deleting_a_changed_session_is_rejected(self, store: Store, verb: str) -> None:

@@ -11,7 +11,7 @@ from backstay.model import message
 from backstay.model.content import Attachment, Text
 from backstay.model.ids import SessionId
 from backstay.model.limits import Limits
-from backstay.model.session import Filing
+from backstay.model.session import SessionPatch
 from backstay.model.turn import Completed
 from backstay.store import Store
 from tests.contract.base import ContractBase, OpenAnother
@@ -98,7 +98,7 @@ FILLING: dict[str, Callable[[Store, SessionId], object]] = {
     "drafts": lambda store, it: store.save_draft(new_session(store), "é" * 5_000, owner=ME),
     "waiting input edited": edit_waiting_again,
     "waiting input withdrawn": lambda store, it: store.withdraw(enqueue(store, it, "x" * 7_000).id, owner=ME),
-    "metadata": lambda store, it: store.file(it, Filing(metadata={n: word(2_000) for n in "abc"}), owner=ME),
+    "metadata": lambda store, it: store.update(it, SessionPatch(metadata={n: word(2_000) for n in "abc"}), owner=ME),
     "upload": lambda store, it: upload(store, randbytes(30_000)),
 }
 
@@ -235,7 +235,7 @@ class TotalsContract(ContractBase):
         changes: list[Callable[[], object]] = [
             lambda: store.rename(session, "A title", owner=ME),
             lambda: store.tag(session, add=["later"], owner=ME),
-            lambda: store.file(session, Filing(metadata={"a": "b"}), owner=ME),
+            lambda: store.update(session, SessionPatch(metadata={"a": "b"}), owner=ME),
             lambda: store.point(room("hall"), session, owner=ME),
             lambda: store.create(metadata={"a": "b"}, owner=ME),
         ]

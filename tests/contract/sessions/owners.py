@@ -12,7 +12,7 @@ from backstay.errors import BackstayError, InvalidPayload, LeaseLost, NotFound
 from backstay.model import message
 from backstay.model.content import Attachment, Text, ToolCall
 from backstay.model.ids import IdSource, MessageId, SessionId, TurnId, UploadId, WindowId
-from backstay.model.session import Filing
+from backstay.model.session import SessionPatch
 from backstay.model.turn import Completed, OpenTurn
 from backstay.store import Store
 from backstay.testing.manual_clock import ManualClock
@@ -67,8 +67,8 @@ VERBS: dict[str, Verb] = {
     "tag": lambda store, it, owner: store.tag(it.session, owner=owner, add=["home"]),
     "tag nothing": lambda store, it, owner: store.tag(it.session, owner=owner),
     "point": lambda store, it, owner: store.point(room("elsewhere"), it.session, owner=owner),
-    "file": lambda store, it, owner: store.file(it.session, Filing(title="Dinner"), owner=owner),
-    "file nothing": lambda store, it, owner: store.file(it.session, Filing(), owner=owner),
+    "update": lambda store, it, owner: store.update(it.session, SessionPatch(title="Dinner"), owner=owner),
+    "update nothing": lambda store, it, owner: store.update(it.session, SessionPatch(), owner=owner),
     "end": lambda store, it, owner: store.end(it.session, owner=owner),
     "delete": lambda store, it, owner: store.delete(it.session, owner=owner),
     "submit": lambda store, it, owner: store.submit(it.session, "hello", owner=owner),

@@ -85,7 +85,7 @@ class Compactor:
         """Close the summariser."""
         await self._summariser.aclose()
 
-    # --- within -----------------------------------------------------------------------------------------------------
+    # --- internal ---------------------------------------------------------------------------------------------------
 
     async def _compact(
         self, turn: AgentTurn, recorder: Recorder, request: CompactionRequest, input: int | None = None

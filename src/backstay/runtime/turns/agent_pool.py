@@ -260,7 +260,7 @@ class Pool:
         while self._closing:
             await asyncio.wait(self._closing)
 
-    # --- within -----------------------------------------------------------------------------------------------------
+    # --- internal ---------------------------------------------------------------------------------------------------
 
     async def _ready(self, slot: _Slot, opened: OpenTurn, factory: AgentFactory) -> Agent:
         slot.configuration, slot.window = factory.fingerprint(), opened.window

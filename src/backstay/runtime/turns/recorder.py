@@ -328,7 +328,7 @@ class Recorder:
             except Rejected:
                 return
 
-    # --- within -----------------------------------------------------------------------------------------------------
+    # --- internal ---------------------------------------------------------------------------------------------------
 
     async def _until_due(self, subscription: Subscription) -> None:
         """Wait until a write is due (enough output, old output, a request, an old lease), or the inbox changed."""

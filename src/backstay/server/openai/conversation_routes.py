@@ -10,7 +10,7 @@ from backstay.errors import InvalidPayload, NotFound, Rejected, RequestMismatch
 from backstay.model.addresses.address import Address
 from backstay.model.ids import SessionId
 from backstay.model.message import Message, NewMessage
-from backstay.model.session import Filing, SessionInfo
+from backstay.model.session import SessionInfo, SessionPatch
 from backstay.runtime.owner_sessions import OwnerSessions
 from backstay.server.http.api_request import ApiRequest, ApiResponse, B, NoInput, Q
 from backstay.server.http.operation import AnyOperation, Operation
@@ -106,7 +106,7 @@ async def _once(owned: OwnerSessions, key: str, metadata: Metadata) -> SessionIn
     ).session
     if session.metadata or session.length:
         return session
-    return await owned.run(commands.file(session.id, Filing(metadata=metadata), owner=owned.owner))
+    return await owned.run(commands.update(session.id, SessionPatch(metadata=metadata), owner=owned.owner))
 
 
 async def read(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
@@ -116,8 +116,8 @@ async def read(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
 
 async def update(call: ApiRequest[NewMetadata, NoInput]) -> ApiResponse:
     """Replace the metadata."""
-    filing = Filing(metadata=check_metadata(call.body.metadata))
-    return ApiResponse(value=_shown(await call.run(commands.file(_session(call), filing, owner=call.owner))))
+    patch = SessionPatch(metadata=check_metadata(call.body.metadata))
+    return ApiResponse(value=_shown(await call.run(commands.update(_session(call), patch, owner=call.owner))))
 
 
 async def delete(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:

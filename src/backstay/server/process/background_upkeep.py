@@ -22,9 +22,9 @@ async def keep_up(app: App, settings: Settings) -> None:
     keep = settings.keep_closed_days * _DAY or None
     while True:
         try:
-            tidied = await app.tidy(keep_closed_for=keep, fold_after=settings.fold_seconds)
+            report = await app.run_upkeep(keep_closed_for=keep, fold_after=settings.fold_seconds)
         except StoreError:
             log.warning("store upkeep failed", exc_info=True)
         else:
-            log.debug("store upkeep done", extra={"did": msgspec.to_builtins(tidied)})
+            log.debug("store upkeep done", extra={"did": msgspec.to_builtins(report)})
         await asyncio.sleep(settings.upkeep_seconds)

@@ -10,7 +10,7 @@ from backstay.model.event import UNSEEN, Cursor, EventPage, FeedPage
 from backstay.model.ids import SessionId, WindowId
 from backstay.model.message import MessagePage
 from backstay.model.search.results import SearchPage
-from backstay.model.session import Deleted, Filing, Resolved, SessionFilter, SessionInfo, SessionState, Ttl
+from backstay.model.session import Deleted, Resolved, SessionFilter, SessionInfo, SessionPatch, SessionState, Ttl
 from backstay.model.window import Window
 from backstay.server.auth.agent_roots import client_address
 from backstay.server.http.api_request import ApiRequest, ApiResponse, B, NoInput, Q, etag
@@ -94,13 +94,13 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     ttl: Ttl | None = None
 
 
-class Pointing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AddressToPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An address that is to point to the session."""
 
     address: Annotated[str, Meta(max_length=8_192)]
 
 
-class Patch(Filing, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SessionPatchBody(SessionPatch, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The changes to a session; fields that are left out keep their values."""
 
 
@@ -203,14 +203,16 @@ async def read_session(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
     return _shown(session)
 
 
-async def file_session(call: ApiRequest[Patch, NoInput]) -> ApiResponse:
+async def update_session(call: ApiRequest[SessionPatchBody, NoInput]) -> ApiResponse:
     """Rename, pin, archive and tag in one change."""
     return _shown(
-        await call.run(commands.file(call.session, call.body, expect_revision=call.expected_revision, owner=call.owner))
+        await call.run(
+            commands.update(call.session, call.body, expect_revision=call.expected_revision, owner=call.owner)
+        )
     )
 
 
-async def point_address(call: ApiRequest[Pointing, NoInput]) -> ApiResponse:
+async def point_address(call: ApiRequest[AddressToPoint, NoInput]) -> ApiResponse:
     """Point an address to this session. Requests that were sent through it before keep their session."""
     address = await _address(call, call.body.address)
     return _shown(await call.run(commands.point(address, call.session, owner=call.owner)))
@@ -358,10 +360,10 @@ OPERATIONS: tuple[AnyOperation, ...] = (
     Operation(
         method="PATCH",
         path="/api/sessions/{session}",
-        name="file_session",
+        name="update_session",
         summary="Rename, pin, archive and tag a session, in one change.",
-        run=file_session,
-        body=Patch,
+        run=update_session,
+        body=SessionPatchBody,
         query=NoInput,
         answer=SessionInfo,
         revision=True,
@@ -372,7 +374,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         name="point_address",
         summary="Point an address to this session.",
         run=point_address,
-        body=Pointing,
+        body=AddressToPoint,
         query=NoInput,
         answer=SessionInfo,
     ),

@@ -64,12 +64,12 @@ from backstay.store.commands.session_lifecycle import (
     create,
     delete,
     end,
-    file,
     pin,
     point,
     rename,
     resolve,
     tag,
+    update,
 )
 from backstay.store.commands.submit import edit, record, requested, retry, submit
 from backstay.store.commands.uploads import begin_upload, blob, finish_upload, read_blob, upload_chunk
@@ -105,7 +105,6 @@ __all__ = [
     "ending_with",
     "events_after",
     "feed",
-    "file",
     "finish",
     "finish_upload",
     "forecast",
@@ -153,6 +152,7 @@ __all__ = [
     "tokens",
     "turn",
     "undo",
+    "update",
     "upload_chunk",
     "usage",
     "waiting",

@@ -26,7 +26,7 @@ class Write(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
         registers: Whether it may take a lease: then the worker is registered first, so that other processes see that
             it is alive.
         wakes: Whether it appends events: then the followers of the session are woken.
-        glance: A single statement that reads the result of a verb that has nothing to change; None if it must run.
+        precheck: A statement that reads the result of a verb that has nothing to change; None if the verb must run.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Write(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
     read_first: bool = False
     registers: bool = False
     wakes: bool = True
-    glance: Callable[[Transaction], T_co | None] | None = None
+    precheck: Callable[[Transaction], T_co | None] | None = None
 
 
 class Read(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):

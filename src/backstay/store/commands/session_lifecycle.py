@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from backstay.model.addresses.address import Address
 from backstay.model.ids import SessionId, check_session_id
-from backstay.model.session import Deleted, Filing, Resolved, SessionInfo, TitleBy, Ttl
+from backstay.model.session import Deleted, Resolved, SessionInfo, SessionPatch, TitleBy, Ttl
 from backstay.store.commands.command import Write
 from backstay.store.commands.input_checks import check_address, check_names, check_owner
 from backstay.store.verbs import session_changes, session_deletion, session_queries
@@ -39,7 +39,7 @@ def resolve(address: Address, *, owner: str, ttl: Ttl | None = None) -> Write[Re
         owner=owner,
         durable=False,
         verb=lambda tx: session_changes.resolve(tx, address.on(tx.host), check_owner(tx, owner), ttl),
-        glance=lambda tx: session_queries.resolved(tx, address.on(tx.host), check_owner(tx, owner), ttl),
+        precheck=lambda tx: session_queries.resolved(tx, address.on(tx.host), check_owner(tx, owner), ttl),
     )
 
 
@@ -92,7 +92,7 @@ def rename(session: SessionId, title: str | None, *, owner: str, by: TitleBy = "
 
 
 def pin(session: SessionId, pinned: bool, *, owner: str) -> Write[SessionInfo]:
-    """Pin or unpin a session. Like every filing command, writes nothing if nothing changes.
+    """Pin or unpin a session. It writes nothing if nothing changes.
 
     Args:
         session: The session.
@@ -167,12 +167,14 @@ def tag(session: SessionId, *, owner: str, add: Sequence[str] = (), remove: Sequ
     )
 
 
-def file(session: SessionId, filing: Filing, *, owner: str, expect_revision: int | None = None) -> Write[SessionInfo]:
+def update(
+    session: SessionId, patch: SessionPatch, *, owner: str, expect_revision: int | None = None
+) -> Write[SessionInfo]:
     """Rename, pin, archive, tag and annotate at once, or change nothing.
 
     Args:
         session: The session.
-        filing: The changes. Metadata is replaced as a whole.
+        patch: The changes. Metadata is replaced as a whole.
         owner: The owner of the session.
         expect_revision: The revision that the session must have; None: any.
 
@@ -188,13 +190,13 @@ def file(session: SessionId, filing: Filing, *, owner: str, expect_revision: int
         InvalidPayload: A change is not valid.
     """
     where = check_session_id(session)
-    check_names("add_tags", filing.add_tags)
-    check_names("remove_tags", filing.remove_tags)
+    check_names("add_tags", patch.add_tags)
+    check_names("remove_tags", patch.remove_tags)
     return Write(
-        name="file",
+        name="update",
         owner=owner,
         read_first=True,
-        verb=lambda tx: session_changes.file(tx, where, owner, filing, expect_revision),
+        verb=lambda tx: session_changes.update(tx, where, owner, patch, expect_revision),
     )
 
 

@@ -250,7 +250,7 @@ class PostgresDatabase:
         with suppress(BackstayError):
             self._until_decided(lambda wire: wire.execute(_HINT.format(name=name).encode()))
 
-    # --- within -----------------------------------------------------------------------------------------------------
+    # --- internal ---------------------------------------------------------------------------------------------------
 
     def _until_decided(self, attempt: Callable[[ServerConnection], T]) -> T:
         """Retry while other transactions are first or the server is away, until the deadline."""

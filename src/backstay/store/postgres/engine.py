@@ -223,7 +223,7 @@ class PostgresEngine:
             workers=self.peek(lambda tx: len(tx.all("workers"))),
         )
 
-    def tidy(self) -> None:
+    def run_upkeep(self) -> None:
         """Remove workers that hold nothing and were not registered lately, and unusable commit marks and sightings."""
         self.write(self._forget_old, read_first=True)
 

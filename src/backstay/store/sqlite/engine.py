@@ -157,7 +157,7 @@ class SqliteEngine:
 
     def _add_worker(self) -> None:
         # First the lock, then the row: as long as the row exists, so does the lock file. A crash between them leaves a
-        # lock file without a row, which `tidy` sweeps (see also `SqliteDatabase.unregister_worker`).
+        # lock file without a row, which `run_upkeep` sweeps (see also `SqliteDatabase.unregister_worker`).
         self._database.register_worker(self.worker)
         self.write(
             lambda tx: tx.run(
@@ -199,7 +199,7 @@ class SqliteEngine:
             workers=workers,
         )
 
-    def tidy(self) -> None:
+    def run_upkeep(self) -> None:
         """Remove workers that are gone, and marks of writers that started long ago.
 
         A living one sets its mark again.
@@ -226,7 +226,7 @@ class SqliteEngine:
                 self.write(lambda tx: tx.run("drop_worker", worker=self.worker))
                 forgotten = True
         except StoreError:
-            pass  # A store that cannot be written must still close; the next `tidy` removes the row.
+            pass  # A store that cannot be written must still close; the next `run_upkeep` removes the row.
         finally:
             self._closed = True
             self._stop_watching_hints()

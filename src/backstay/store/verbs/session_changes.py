@@ -21,7 +21,7 @@ from backstay.model.event import (
     SessionTagged,
 )
 from backstay.model.ids import SessionId
-from backstay.model.session import Filing, How, Resolved, SessionInfo, TitleBy, Ttl
+from backstay.model.session import How, Resolved, SessionInfo, SessionPatch, TitleBy, Ttl
 from backstay.model.turn import Cancelled
 from backstay.store.engine import Transaction
 from backstay.store.rows import Rows
@@ -132,21 +132,23 @@ def annotate(tx: Transaction, session: SessionId, owner: str, metadata: Mapping[
     return session_row.value(tx.now)
 
 
-def file(tx: Transaction, session: SessionId, owner: str, filing: Filing, expect_revision: int | None) -> SessionInfo:
+def update(
+    tx: Transaction, session: SessionId, owner: str, patch: SessionPatch, expect_revision: int | None
+) -> SessionInfo:
     """Change title, pin, archive, tags and metadata in one transaction."""
     with lock_open_session(tx, session, owner) as session_row:
         session_row.require_revision(expect_revision)
-        if filing.title is not msgspec.UNSET:
-            _set_title(tx, session_row, _checked_title(tx, filing.title), "person")
-        if filing.pinned is not msgspec.UNSET:
-            _set_pinned(tx, session_row, filing.pinned)
-        if filing.archived is not msgspec.UNSET:
-            _set_archived(tx, session_row, filing.archived)
-        if filing.add_tags or filing.remove_tags:
-            _check_tags(tx, filing.add_tags, filing.remove_tags)
-            _set_tags(tx, session_row, filing.add_tags, filing.remove_tags)
-        if filing.metadata is not msgspec.UNSET:
-            _set_metadata(tx, session_row, filing.metadata)
+        if patch.title is not msgspec.UNSET:
+            _set_title(tx, session_row, _checked_title(tx, patch.title), "person")
+        if patch.pinned is not msgspec.UNSET:
+            _set_pinned(tx, session_row, patch.pinned)
+        if patch.archived is not msgspec.UNSET:
+            _set_archived(tx, session_row, patch.archived)
+        if patch.add_tags or patch.remove_tags:
+            _check_tags(tx, patch.add_tags, patch.remove_tags)
+            _set_tags(tx, session_row, patch.add_tags, patch.remove_tags)
+        if patch.metadata is not msgspec.UNSET:
+            _set_metadata(tx, session_row, patch.metadata)
     return session_row.value(tx.now)
 
 

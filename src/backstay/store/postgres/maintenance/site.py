@@ -129,7 +129,7 @@ class PostgresSite:
         if self._wire is not None:
             self._wire.close()
 
-    # --- within -------------------------------------------------------------------------------------------------------
+    # --- internal -----------------------------------------------------------------------------------------------------
 
     def _one(self, question: str, parameters: Sequence[object] = ()) -> Row | None:
         return next(iter(self._all(question, parameters)), None)

@@ -142,7 +142,7 @@ class SqliteSite:
             with no_other_writer(self._path, _WAIT_SECONDS), store_errors(str(self._path)):
                 connection.close()
 
-    # --- within -------------------------------------------------------------------------------------------------------
+    # --- internal -----------------------------------------------------------------------------------------------------
 
     def _one(self, question: str, parameters: Sequence[str] = ()) -> Row | None:
         return self._read(lambda database: database.execute(question, parameters).fetchone())
