@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from backstay.store import Store, open_store
     from backstay.store.move.move_store import call_off_move, move
 
-    open = open_app  # noqa: A001  # `backstay.open` is how people say it
+    open = open_app  # noqa: A001  # `backstay.open` is the public name
 
 # Without `open`: `from backstay import *` must not replace the builtin.
 __all__ = [

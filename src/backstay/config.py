@@ -318,7 +318,7 @@ def _checked(settings: Settings) -> Settings:
         _check_network(proxy)
     if settings.debug and not (is_loopback(settings.host) and not settings.https and _are_loopback(settings)):
         raise ConfigError(
-            "debug is on, but other machines can reach this server: tracebacks may quote what users said",
+            "debug is on, but other machines can reach this server: tracebacks may contain messages of users",
             hint="Listen on 127.0.0.1, without https and without other allowed_hosts.",
         )
     if not is_loopback(settings.host):

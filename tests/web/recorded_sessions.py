@@ -169,7 +169,7 @@ def a_resumed_talk(recording: Recording) -> JsonObject:
         ]
         proof = store.checkpoint(proof, calls).open
         recording.look()
-        store.finish(proof, Interrupted("its process is gone"))
+        store.finish(proof, Interrupted("its process died"))
         recording.look()
         store.approve(proof.id, "c3", owner=ME)
         recording.look()

@@ -78,7 +78,7 @@ def test_a_message_during_an_answer_waits_steers_or_replaces(person: Person, cli
     accepted(client, session, "a long story", agent="patient")
     tab = person.tab(session)
     expect(tab.answers.last).to_contain_text("listening")
-    expect(tab.who).to_have_value("patient")  # The agent that was asked last continues, unless another one is chosen.
+    expect(tab.who).to_have_value("patient")  # The agent of the last turn continues, unless another one is chosen.
     tab.who.select_option("default")
 
     tab.say("first in line")

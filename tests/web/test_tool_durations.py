@@ -37,7 +37,7 @@ def test_a_tool_row_shows_the_same_duration_live_and_after_a_reload(
         ).open
         expect(states).to_have_text(["done", "running…", "failed"])
         expect(times).to_have_count(2)
-        store.finish(proof, Interrupted("its process is gone"))
+        store.finish(proof, Interrupted("its process died"))
         expect(states).to_have_text(["done", "may have run", "failed"])
         interrupted = tab.transcript()
         tab.page.reload()
@@ -65,7 +65,7 @@ def test_a_person_lets_a_call_that_may_have_run_be_made_again(
         proof = store.submit(SessionId(session), "pay", owner=ME, agent="elsewhere", start=True).opened
         assert proof is not None
         proof = store.checkpoint(proof, [ToolCall("c1", "pay", {"amount": 5})]).open
-        store.finish(proof, Interrupted("its process is gone"))
+        store.finish(proof, Interrupted("its process died"))
         expect(states).to_have_text(["may have run"])
         allow = tab.page.get_by_role("button", name="Allow pay again")
         allow.click()

@@ -21,11 +21,11 @@ _ANY = SessionFilter()
 
 
 def _quiet(stage: str, done: int, of: int) -> None:
-    """Nobody watches."""
+    """Ignore the progress."""
 
 
 class ServerStore:
-    """The sessions of a token's owner; `owner` of every method is that of the token, whatever is passed."""
+    """The sessions of a token's owner; `owner` of every method is that of the token, not the one that is passed."""
 
     def __init__(self, client: BlockingClient) -> None:
         self._client = client

@@ -51,7 +51,7 @@ class BlockingTurnClient(BlockingHandle[TurnClient]):
 
     @property
     def session(self) -> SessionId:
-        """The session it belongs to: another one than asked for, if it was sent to a fork."""
+        """The session of the turn: another one than requested if the message was sent to a fork."""
         return self._handle.session
 
     @property

@@ -166,7 +166,7 @@ class Client:
         return self.handle(found.id, agent=agent)
 
     async def resolve(self, address: Address, *, ttl: Ttl | None = None) -> Resolved:
-        """Find the session of an address, or create it, and tell which of the two; see `App.resolve`."""
+        """Find the session of an address, or create it, and report which of the two happened; see `App.resolve`."""
         return await self._connection.run(api_calls.resolve(address, ttl))
 
     async def at(self, address: Address) -> SessionInfo:

@@ -97,7 +97,7 @@ async def frames_of(response: httpx2.Response) -> AsyncGenerator[tuple[bytes, by
     """Yield name and data of each frame. Only a line feed ends a line: texts may hold every other line end."""
     rest = bytearray()
     async for piece in response.aiter_raw():
-        # The end of a frame may be split between two pieces. What was searched before is not searched again.
+        # The end of a frame may be split between two pieces. The part before that was searched already.
         begin = max(0, len(rest) - 1)
         rest += piece
         if rest.find(b"\n\n", begin) >= 0:

@@ -63,7 +63,7 @@ async def _within(pieces: AsyncGenerator[bytes, None], size: int, limit: int, na
             yield piece
     if max(size, seen) > limit:
         raise TooLarge(
-            f"{name!r} has {max(size, seen):,} bytes; at most {limit:,} were asked for",
+            f"{name!r} has {max(size, seen):,} bytes; at most {limit:,} were requested",
             hint="Raise the limit, or read the attachment in pieces.",
         )
 

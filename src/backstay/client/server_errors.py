@@ -41,7 +41,7 @@ _OF_SERVER: dict[str, type[BackstayError]] = {
     "malformed": errors.InvalidPayload,
     "cursor": errors.InvalidPayload,
 }
-# For other codes of the server itself, such as `unauthenticated`: the status tells who must act.
+# For other codes of the server itself, such as `unauthenticated`: the status shows who must act.
 _BY_STATUS: dict[int, type[BackstayError]] = {
     401: errors.AccessDenied,
     403: errors.AccessDenied,

@@ -26,7 +26,7 @@ class TurnClient:
 
     @property
     def session(self) -> SessionId:
-        """The session it belongs to: another one than asked for, if it was sent to a fork."""
+        """The session of the turn: another one than requested if the message was sent to a fork."""
         return self._accepted.session
 
     @property
@@ -82,7 +82,7 @@ class TurnClient:
             return True
 
     async def _has_nothing_after(self, number: int) -> bool:
-        """Whether the turn has ended and this is the last event number of the session, or the session is gone."""
+        """Whether the turn has ended and this is the last event number of the session, or the session was deleted."""
         if not await self._is_over():
             return False
         try:
@@ -106,7 +106,7 @@ class TurnClient:
         """Cancel the turn, in any process; see `Turn.cancel`."""
         turn = await self._connection.run(api_calls.cancel(self.id))
         if turn.outcome is None:
-            raise StoreUnavailable(f"{self.id} was told to stop and has not ended yet", hint="Read its outcome.")
+            raise StoreUnavailable(f"{self.id} was asked to stop and has not ended yet", hint="Read its outcome.")
         return turn.outcome
 
     async def edit(self, content: Content) -> TurnInfo:
@@ -130,13 +130,13 @@ class TurnClient:
         return (await self._connection.run(api_calls.calls(self.id))).calls
 
     async def approve(self, call: str, *, arguments_hash: str | None = None, run_again: bool = False) -> ToolCallRecord:
-        """Allow a tool call that asked for approval; see `Turn.approve`."""
+        """Allow a tool call that needs approval; see `Turn.approve`."""
         return await self._connection.run(
             api_calls.decide(self.id, call, approved=True, arguments_hash=arguments_hash, run_again=run_again)
         )
 
     async def deny(self, call: str, *, arguments_hash: str | None = None) -> ToolCallRecord:
-        """Forbid a tool call that asked for approval; see `Turn.deny`."""
+        """Forbid a tool call that needs approval; see `Turn.deny`."""
         return await self._connection.run(
             api_calls.decide(self.id, call, approved=False, arguments_hash=arguments_hash)
         )

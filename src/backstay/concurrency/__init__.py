@@ -1,1 +1,1 @@
-"""Threads, event loops and Ctrl-C: code that every layer may use and that knows none of them."""
+"""Threads, event loops and Ctrl-C: code that every layer may use and that depends on none of them."""

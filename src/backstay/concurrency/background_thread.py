@@ -23,7 +23,7 @@ class ThreadLost(AgentFailed):
 
 
 class _Liveness:
-    """Lives exactly as long as its thread; its end needs no memory."""
+    """An object that exists exactly as long as its thread; its end needs no memory."""
 
     __slots__ = ("__weakref__",)
 
@@ -60,7 +60,7 @@ class BackgroundThread:
         return ThreadWatch(self, on_end)
 
     def _run(self, liveness: _Liveness, work: Callable[[], None]) -> None:
-        # The interpreter holds its own reference until the thread has ended; this frame might live on in a traceback.
+        # The interpreter holds its own reference until the thread has ended; a traceback might keep this frame.
         del liveness
         self._began = True
         # As `threading` does for its threads, so that debuggers and coverage see this one.

@@ -53,7 +53,7 @@ def failure_of(error: BaseException, turn: TurnId, source: str = "the agent") ->
 
 
 def with_traceback(failed: Failed, traceback: str) -> Failed:
-    """The outcome with a traceback below its reason, for a developer's own machine: it may quote what users said."""
+    """The outcome with a traceback below its reason. The traceback may contain messages of users."""
     return Failed(f"{failed.reason}\n{_storable(traceback)[-_LONGEST_TRACEBACK:]}", code=failed.code, hint=failed.hint)
 
 

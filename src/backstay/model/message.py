@@ -78,7 +78,7 @@ class MessagePage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     Attributes:
         window: The window.
         length: The number of messages in the window.
-        messages: The messages that were asked for.
+        messages: The requested messages.
     """
 
     window: WindowId

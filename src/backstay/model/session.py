@@ -60,7 +60,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
         expires_at: When its time to live runs out; None if it has no limit.
         ended_at: When it ended or expired.
         metadata: Notes of programs, by name.
-        agent: The agent that was last asked.
+        agent: The agent of the last turn.
         held: How many of the waiting turns wait for a person to release them.
     """
 
@@ -132,7 +132,7 @@ class SessionFilter(msgspec.Struct, frozen=True, kw_only=True):
         tag: Sessions with this tag.
         family: Sessions whose address is of this family, "chat" or "workspace".
         place: Sessions of this platform or directory.
-        agent: Sessions whose last turn asked this agent.
+        agent: Sessions whose last turn was for this agent.
         pinned: Only pinned, or only unpinned ones.
         archived: Only archived, or only other ones.
     """

@@ -82,7 +82,7 @@ def open_app(
         claim: With `own`, the app starts only the turns that it sent, and those before them: for an app that closes
             again soon.
         debug: Store the traceback of an agent that raises in the reason of its failed turn, where every client sees it.
-            It may quote what users said: use it on a developer's machine only.
+            It may contain messages of users: use it on a developer's machine only.
 
     Returns:
         The app.
@@ -474,7 +474,7 @@ class App(OwnerSessions):
                 break
             opened = await self._claim_one(supervisor)
             if opened is None:
-                # Perhaps another transaction only held its session. If that one changes nothing, nothing will tell us.
+                # Another transaction may only hold the lock. If it changes nothing, it sends no notification.
                 self._claim_at_next_poll = True
                 break
             supervisor.start(opened)

@@ -74,7 +74,7 @@ class AsyncStore:
         return await self._loop.run_in_executor(self._threads, self._store.run, command)
 
     async def _yield_to_loop(self) -> None:
-        """Suspend a task after some short reads in a row: a task that only reads would never let the loop go on."""
+        """Suspend a task after some short reads in a row; otherwise, a task that only reads would block all others."""
         if self._short_reads == 0:
             self._loop.call_soon(self._forget_short_reads)
         self._short_reads += 1

@@ -136,7 +136,7 @@ class OwnerSessions:
         return Session(scope, found.id, agent)
 
     async def resolve(self, address: Address, *, ttl: Ttl | None = None) -> Resolved:
-        """Find the session of an address, or create it, and tell which of the two.
+        """Find the session of an address, or create it, and report which of the two happened.
 
         Args:
             address: The address.
@@ -199,7 +199,7 @@ class OwnerSessions:
         Args:
             to: A session id or an address.
             content: The message.
-            agent: The agent that answers. None: the one that was asked last in the session, or else `default`.
+            agent: The agent that answers. None: the agent of the last turn of the session, or else `default`.
             request_id: Names one request of its owner. Repeating it returns the same
                 turn, even if the address points to another session by now. Begin it with platform and chat
                 (`telegram/42/1001`).

@@ -285,7 +285,7 @@ class Turn:
 
 
 async def resume_turn(scope: OwnerScope, turn: TurnId) -> Turn:
-    """Continue an interrupted turn here, and return the turn that goes on: also one that another process started."""
+    """Continue an interrupted turn here. Returns the turn that continues it, also if another process started it."""
     try:
         following = (await scope.supervisor.resume(turn, scope.owner)).id
     except Conflict:

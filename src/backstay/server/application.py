@@ -142,7 +142,7 @@ class Server:
             exception_handlers={404: _nothing_here, 405: _not_that_way},
             lifespan=self._lifespan,
         )
-        # Starlette would redirect HTTPS clients to plain HTTP: only the proxy in front of us knows the scheme.
+        # Starlette would redirect HTTPS clients to plain HTTP: only the proxy in front of the server has the scheme.
         app.router.redirect_slashes = False
         return app
 

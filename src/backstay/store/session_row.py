@@ -272,7 +272,7 @@ _seldom_changed = attrgetter(*(name for names in _SELDOM_CHANGED.values() for na
 
 
 def note_holder(tx: Transaction, session_row: SessionRow) -> SessionRow:
-    """Record the holder of a session whose row was read: the store then checks whether it is gone."""
+    """Record the holder of a session whose row was read: the store then checks whether it is dead."""
     if session_row.holder is not None and (lease := session_row.lease()) is not None:
         tx.seen_leases.append(SeenLease(session_row.owner, lease))
     return session_row

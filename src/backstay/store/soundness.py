@@ -99,7 +99,7 @@ def _leases(tx: Transaction) -> Iterator[Finding]:
         yield Finding(
             about="leases",
             level="note",
-            detail=f"{_turns(dead)} held by a process that is gone; {alive} by living ones{_also(elsewhere)}",
+            detail=f"{_turns(dead)} held by dead processes; {alive} by living ones{_also(elsewhere)}",
             hint="The next access to such a session ends its turn as interrupted; --fix does so now.",
             repair="reap",
         )

@@ -72,7 +72,7 @@ class Store:
     """A durable store of sessions. One handle is one worker: the leases that it takes are its own, and end with it.
 
     Every verb is one transaction: once it has returned it is durable, and if it raises nothing has changed. A running
-    turn whose holder is gone is ended by the first operation that finds it, even by a read.
+    turn whose holder is dead is ended by the first operation that finds it, even by a read.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -372,7 +372,7 @@ class Store:
         found = partial(submission.has_work, names=agents, except_owners=except_owners)
         if self._engine.read(found):
             return True
-        # The turns that waited behind those of holders that are gone can be claimed once those are ended.
+        # The turns that waited behind those of dead holders can be claimed once those are ended.
         gone = [row for row in self._running() if self._is_gone(row)]
         for row in gone:
             self._reap_one(row.id, row.owner)
@@ -560,7 +560,7 @@ class Store:
         check_limit(limit)
 
         def read_indexed(verb: Callable[[Transaction], T]) -> T:
-            self._catch_up()  # Each time: ending the turn of a holder that is gone adds a message.
+            self._catch_up()  # Each time: ending the turn of a dead holder adds a message.
             return self._engine.read(verb)
 
         def found(tx: Transaction) -> SearchResult:
@@ -588,7 +588,7 @@ class Store:
     set_search_languages = _runs(commands.set_search_languages)
 
     def reap(self) -> tuple[TurnId, ...]:
-        """End every running turn whose holder is gone, each exactly once, however many processes do it."""
+        """End every running turn whose holder is dead, each exactly once, however many processes do it."""
         gone = (row for row in self._running() if self._is_gone(row))
         ended = (self._reap_one(row.id, row.owner) for row in gone)
         return tuple(turn for turn in ended if turn is not None)
@@ -671,7 +671,7 @@ class Store:
         return self._look(self._engine.read, verb)
 
     def _look(self, read: Callable[[Callable[[Transaction], Seen[T]]], Seen[T]], verb: Callable[[Transaction], T]) -> T:
-        """The result of a verb that reads. If it met a holder that is gone, the turn is ended and the verb reads again.
+        """The result of a verb that reads. If it met a dead holder, the turn is ended and the verb reads again.
 
         It also reads again if another process ended the turn. A store that cannot be written returns its stored state.
         """
@@ -683,7 +683,7 @@ class Store:
         return value
 
     def _end_lost_turns(self, seen_leases: Sequence[SeenLease]) -> bool:
-        """End the turns whose holders are gone; whether what was read of them is out of date."""
+        """End the turns whose holders are dead; whether what was read of them is out of date."""
         gone = {lease.session: owner for owner, lease in seen_leases if self._engine.lapsed(lease)}
         try:
             for session, owner in gone.items():

@@ -140,7 +140,7 @@ def test_a_dead_holder_is_noted_as_no_problem_and_its_turn_ended(tmp_path: Path,
     assert (found.code, found.json["sound"], wrong(found.json)) == (0, True, [])
     (leases,) = [one for one in found.json["findings"] if one["about"] == "leases"]
     assert (leases["level"], leases["repair"]) == ("note", "reap")
-    assert leases["detail"].startswith("1 turn held by a process that is gone")
+    assert leases["detail"].startswith("1 turn held by dead processes")
     fixed = run_cli_in(tmp_path, place, "doctor", "--fix", "--json")
     assert (fixed.code, "reap" in fixed.json["fixed"]) == (0, True)
     with open_store(place) as store:

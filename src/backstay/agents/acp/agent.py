@@ -124,7 +124,7 @@ class AcpAgent:
         if waiting is not None:
             self._end(waiting.close())
         if waiting is not None or self._unsent is None:
-            # The program that had the history is gone, or we never received it: take it from the turn, which may read
+            # The program that had the history has exited, or we have no history: take it from the turn, which may read
             # it from the store.
             earlier = await asyncio.to_thread(before_input, turn)
         else:

@@ -34,8 +34,8 @@ def output_of(result: CallToolResult, server: str, tool: str, limit: int) -> obj
     if sum(_size(block) for block in result.content) > limit:
         raise ToolFailed(f"{server} returned more than {limit:,} bytes")
     if result.is_error:
-        said = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
-        raise ToolFailed(f"{server} reports: {said[:_REASON_LETTERS] or 'an error'}")
+        text = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+        raise ToolFailed(f"{server} reports: {text[:_REASON_LETTERS] or 'an error'}")
     parts = [_part(block, f"{tool}-{number}") for number, block in enumerate(result.content, 1)]
     files = [part for part in parts if isinstance(part, ToolFile)]
     if result.structured_content is not None and len(msgspec.json.encode(result.structured_content)) > limit:

@@ -156,7 +156,7 @@ class McpConnection:
         failed = ToolFailed(f"{self._server.name} cannot be used: {why}")
         failed.__cause__ = error
         self._opened.set_exception(failed)
-        self._opened.exception()  # Retrieved: nobody may wait for it any more.
+        self._opened.exception()  # Retrieved: perhaps no task awaits it any more.
 
 
 def _reason(error: Exception) -> str:

@@ -90,7 +90,7 @@ async def _start(server: ToolServer) -> Child:
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        # The start is not interrupted: it would leave a program that nobody ends.
+        # The start is not interrupted: it would leave a program that never ends.
         child = await starting
         await _end(child, ())
         raise
@@ -157,7 +157,7 @@ async def _requests(
 
 
 def _open_url(server: ToolServer, client: httpx2.AsyncClient) -> Transport:
-    """Return the SDK's transport. Newer SDKs refuse an event of more than 1 MiB, unless they are told our own limit."""
+    """Return the SDK's transport. Newer SDKs reject an event of more than 1 MiB, unless our own limit is passed."""
     limit = {"max_sse_event_size": server.result_bytes + _FRAME_BYTES}
     connect: Callable[..., Transport] = streamable_http_client
     accepted = inspect.signature(streamable_http_client).parameters

@@ -95,7 +95,7 @@ class _ServerLink:
     async def _refresh(self, connection: "McpConnection") -> None:
         try:
             await connection.refresh()
-        except Exception:  # whatever a foreign server does: the connection is opened again
+        except Exception:  # foreign code may raise anything: the connection is opened again
             log.info("an MCP server is connected again", extra={"server": self._server.name}, exc_info=True)
 
 

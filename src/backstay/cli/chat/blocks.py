@@ -1,6 +1,6 @@
 """Converts the events of a session to what a chat shows: finished blocks, drawn once, and a tail that still changes.
 
-Live and replayed events take the same way, so a chat that was disconnected shows the same as one that was not.
+Live and replayed events are handled alike, so a chat shows the same after a disconnection as without one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -387,7 +387,7 @@ def _ending(outcome: Outcome, *, doubtful: bool) -> list[Block]:
         case Interrupted(waiting_for_approval=True):
             return [NoteBlock(f"✗ interrupted{why}; it waits for your approval, and continues when you decide", "bad")]
         case Interrupted():
-            # Nothing is offered that would run a tool again which may have run.
+            # Offer no command that would run a tool again that may have run.
             then = "/continue resumes it without running it again" if doubtful else "/continue resumes it"
             other = "" if doubtful else ", /retry runs it again"
             kept = "a tool may have run; the partial answer is kept" if doubtful else "the partial answer is kept"

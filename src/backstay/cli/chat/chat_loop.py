@@ -292,7 +292,7 @@ class ChatLoop:
         await self._exchange.decide(*undecided, approved=approved)
 
     async def _recover(self, name: str) -> None:
-        """Decide what becomes of an interrupted turn, and of its tools that may have run."""
+        """Continue an interrupted turn, or allow its tools that may have run to run again."""
         if name == "rerun":
             if not self._log.in_doubt:
                 raise NothingToDo("no tool call needs this decision", hint="/continue resumes an interrupted turn.")

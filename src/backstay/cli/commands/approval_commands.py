@@ -1,4 +1,4 @@
-"""`backstay resume`, `approve` and `deny`: let an interrupted or waiting turn go on."""
+"""`backstay resume`, `approve` and `deny`: continue an interrupted or waiting turn."""
 
 import click
 
@@ -133,7 +133,7 @@ def _print_following_turn(options: CommandOptions, made: ToolCallRecord, agent: 
 
 
 def _following_turn(app: AnyApp, turn: TurnId) -> AnyTurn:
-    """Return the turn that goes on: this one while it runs, or else the one that continues it."""
+    """Return the turn to follow: this one while it runs, or else the one that continues it."""
     decided = app.turn(turn)
     if not isinstance(decided.read().outcome, Interrupted):
         return decided

@@ -89,7 +89,7 @@ def _turns(store: SessionStore, session: SessionInfo, messages: Sequence[Message
 
 
 def _state(turns: Sequence[TurnInfo], calls: Sequence[ToolCallRecord]) -> None:
-    """Print what a person must know before the next message: how the last turn ended, and what its calls did."""
+    """Print the state before the next message: the outcome of the last turn and the states of its calls."""
     facts: list[str] = []
     ended = [turn for turn in turns if turn.outcome is not None]
     if ended and not isinstance(ended[-1].outcome, Completed):

@@ -47,7 +47,7 @@ class AgentPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a caller knows about its agent. The most specific name becomes the agent part.
+    """The names by which a caller identifies its agent. The most specific name becomes the agent part.
 
     Args:
         sub_id: The id of a sub-agent.

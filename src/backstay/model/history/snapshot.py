@@ -17,7 +17,7 @@ class SessionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
         session: the session at that moment.
         window: the window of the messages.
         length: the number of messages in the window.
-        messages: the messages that were asked for.
+        messages: the requested messages.
         turns: the turns of these messages, and the running one.
         calls: the tool calls of these turns.
         waiting: the waiting turns.

@@ -38,7 +38,7 @@ class Subscription:
         self._changed = changed or asyncio.Event()
 
     def must_read(self, seen: Cursor) -> bool:
-        """Whether a reader at this cursor must read. If so, it starts to read before it asks again.
+        """Whether a reader at this cursor must read. If so, it must start to read before the next check.
 
         Only a head that was published since the reader's last read began counts: an older one may be behind the reader.
         """

@@ -121,7 +121,7 @@ async def _record_output(bodies: AsyncIterator[Body], recorder: Recorder) -> Non
         async for body in bodies:
             await recorder.enqueue(body)
     except GeneratorExit:
-        raise  # The event loop is gone: nothing can be closed any more.
+        raise  # The event loop is closed: nothing else can be closed.
     except BaseException:
         await _close(bodies)
         raise

@@ -74,7 +74,7 @@ class Ledger:
             if isinstance(part, ToolCall)
         }
         self._turn = turn
-        # By ordinal: what the function received, computed when it is first asked for.
+        # By ordinal: what the function received, computed at the first use.
         self._received: dict[int, str] = {}
         self._entries = [
             LedgerEntry(call, made.get((call.turn, call.call)), results.get((call.turn, call.call))) for call in calls

@@ -236,7 +236,7 @@ class LiveTurn:
         except Exception as error:
             raised = raised_by(error)
             if isinstance(raised, MayHaveRun):
-                # The tool itself does not know: the call stays without a result, and in doubt.
+                # The tool raised MayHaveRun: the call stays without a result, and in doubt.
                 raise MayHaveRun(str(raised.args[0])) from error
             log_tool_error(self, tool.name, error)
             reason = reason_of(error, self.id, "it")

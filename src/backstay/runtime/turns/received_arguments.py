@@ -29,11 +29,11 @@ def _parameters(tool: Tool) -> Mapping[str, inspect.Parameter]:
     for evaluate in (True, False):
         with suppress(Exception):
             return inspect.signature(tool.function, eval_str=evaluate).parameters
-    return {}  # It is not a function, or one whose signature cannot be read.
+    return {}  # It is not a function, or its signature cannot be read.
 
 
 def _as_received(parameter: inspect.Parameter | None, value: Json) -> Json:
-    """The value in the parameter's type, written as JSON again; unchanged if its type says nothing about it."""
+    """The value in the parameter's type, written as JSON again; unchanged if it has no type."""
     if parameter is None or parameter.annotation is parameter.empty:
         return value
     try:

@@ -298,7 +298,7 @@ class Runner:
 
     async def _finish(self, turn: LiveTurn, recorder: Recorder, outcome: Outcome) -> Finished | None:
         compact = isinstance(outcome, Completed) and await self._is_too_long(turn, recorder)
-        # Do not start the next turn while stopping, nor in an app that will be gone before it is answered.
+        # Do not start the next turn while stopping, nor in an app that closes before the turn can end.
         agents: Collection[str] = self.served if self._follows_on and not isinstance(outcome, Interrupted) else ()
         try:
             finished = await self._write_end(recorder, outcome, agents, compact=compact)

@@ -89,7 +89,7 @@ def _came_from_outside(error: BaseException, task: "asyncio.Task[object] | None"
         case asyncio.CancelledError():
             return task is not None and task.cancelling() > 0
         case GeneratorExit():
-            return not _runs(task)  # The event loop is gone, and its coroutines are discarded.
+            return not _runs(task)  # The event loop is closed, and its coroutines are discarded.
         case KeyboardInterrupt():
             return is_ctrl_c(error)
         case _:

@@ -78,7 +78,7 @@ def _head(paths: Schema, components: Schema) -> Schema:
 
 
 def _with_plain_tuples(value: Any) -> Any:  # Any: any JSON
-    """Describe a tuple as an array of its length: many generators do not know `prefixItems`, nor `items: false`."""
+    """Describe a tuple as an array of its length: many generators do not support `prefixItems`, nor `items: false`."""
     if isinstance(value, list):
         return [_with_plain_tuples(one) for one in value]
     if not isinstance(value, dict):

@@ -12,7 +12,7 @@ from backstay.server.http.problems import Problem, Refused
 PATHS = "/v1/"
 # Our statuses that become 400 in this API.
 _BAD = frozenset({408, 411, 415, 422})
-# What the OpenAPI document says instead of our statuses. 422 stays: it is the one of a key with another body.
+# The statuses of the OpenAPI document instead of ours. 422 stays: it is the one of a key with another body.
 DOCUMENTED_STATUSES = {status: 400 for status in _BAD if status != 422} | {412: 409}
 _KINDS = {
     403: "permission_error",

@@ -13,7 +13,7 @@ Stamps = dict[str, tuple[int, int]]
 
 
 class SourceWatch:
-    """Looks at the files again and again. Nothing is watched before `run`."""
+    """Checks the files periodically. No file is watched before `run`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -40,7 +40,7 @@ def stamps(folder: Path) -> Stamps:
     """The time of change and the size of each Python file below the folder."""
     found: Stamps = {}
     for path in _python_files(folder):
-        with suppress(OSError):  # Editors replace files: one may be gone for a moment.
+        with suppress(OSError):  # Editors replace files: a file may be missing for a moment.
             status = path.stat()
             found[str(path)] = (status.st_mtime_ns, status.st_size)
     return found

@@ -1,4 +1,4 @@
-"""The supervisor: starts the workers that share one socket, restarts those that die, and stops them together."""
+"""The supervisor: starts the workers that share one socket, restarts dead ones, and stops them together."""
 
 import asyncio
 import socket

@@ -26,7 +26,7 @@ class NewTurn(MessageBody, frozen=True, kw_only=True, forbid_unknown_fields=True
     """An input, the agent that answers it, and what happens if another turn is running.
 
     An agent that no process serves or has served is rejected, unless `allow_unserved` queues the message for it. With
-    null as its agent, the one that was asked last in the session answers.
+    null as its agent, the agent of the last turn of the session answers.
     """
 
     agent: Name | None = "default"
@@ -52,7 +52,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     """A turn that is now durable. `repeated`: the same request was accepted before, and this is its turn.
 
-    `state` tells whether it runs or waits; `event` is the number of the first event of the turn.
+    `state` is "running" or "waiting"; `event` is the number of the first event of the turn.
     """
 
     id: TurnId

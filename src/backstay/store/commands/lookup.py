@@ -56,7 +56,7 @@ def usage(*, owner: str) -> Read[OwnerUsage]:
 
 
 def session(session: SessionId, *, owner: str) -> Read[SessionInfo]:
-    """Read a session as it is now. A turn whose holder is gone is never shown as running.
+    """Read a session as it is now. A turn whose holder is dead is never shown as running.
 
     Args:
         session: The session.

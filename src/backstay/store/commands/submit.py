@@ -36,7 +36,7 @@ def submit(
         to: A session, or an address. The session of the address is created if needed.
         content: The input.
         owner: The owner of the session.
-        agent: The agent that answers. None: the one that was asked last in the session, or else `default`.
+        agent: The agent that answers. None: the agent of the last turn of the session, or else `default`.
         request_id: Identifies the request among all requests of the owner. Repeating it returns the first turn and
             writes nothing, even if the address points to another session by now.
         if_busy: The policy if a turn runs or waits in the session.

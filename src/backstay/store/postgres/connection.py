@@ -21,7 +21,7 @@ _LOOK = """
 SELECT CAST(current_setting('server_version_num') AS int), current_setting('fsync'), pg_backend_pid(),
     current_setting('synchronous_commit'), current_setting('server_encoding')
 """
-# The server notices in half a minute that a host is gone. Its other timeouts do not run while it waits for the rest of
+# The server detects a dead host within half a minute. Its other timeouts do not run while it waits for the rest of
 # several statements that were sent together.
 _KEEPALIVES = (b"SET tcp_keepalives_idle = 10", b"SET tcp_keepalives_interval = 5", b"SET tcp_keepalives_count = 3")
 
@@ -151,7 +151,7 @@ class ServerConnection(psycopg.Connection[TupleRow]):
             with socket.socket(fileno=socket.dup(self.fileno())) as line:
                 line.shutdown(socket.SHUT_RDWR)
         except (OSError, psycopg.Error):
-            pass  # It is closed already.
+            pass  # The connection is closed already.
 
 
 class Watchdog:

@@ -28,8 +28,8 @@ class Checkpointer:
     """Decides when the log is copied. Used by the thread that has the writer's connection, one at a time.
 
     A log that was copied completely starts again with the next write, unless a reader still uses it. So beyond
-    `RESTART_PAGES` the writer waits a moment for the readers. If they take longer, it continues to write, and asks that
-    no new read begins until the others have ended.
+    `RESTART_PAGES` the writer waits a moment for the readers. If they take longer, it continues to write, and
+    requests that no new read begins until the others have ended.
     """
 
     def __init__(self, pause: ReadPause) -> None:

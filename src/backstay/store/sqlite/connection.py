@@ -80,7 +80,7 @@ def open_reader(path: Path, vfs: str | None = None) -> apsw.Connection:
 
 @contextmanager
 def closed_on_error(connection: apsw.Connection) -> Iterator[None]:
-    """Close the connection if the block raises. Otherwise its files stay open as long as somebody keeps the error."""
+    """Close the connection if the block raises. Otherwise its files stay open as long as the error is referenced."""
     try:
         yield
     except BaseException:

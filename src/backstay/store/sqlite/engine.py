@@ -200,7 +200,7 @@ class SqliteEngine:
         )
 
     def run_upkeep(self) -> None:
-        """Remove workers that are gone, and marks of writers that started long ago.
+        """Remove dead workers, and marks of writers that started long ago.
 
         A living one sets its mark again.
         """

@@ -52,12 +52,12 @@ class SocketHints:
         link = self._link
         if link is not None:
             link.send()
-            # Several stores of a process share its writer and its socket. A single one knows its own writes.
+            # Several stores of a process share its writer and its socket. A single store needs no hint of them.
             if len(self._listeners) > 1:
                 self._call_listeners()
 
     def sweep(self) -> None:
-        """Remove the sockets of processes that are gone."""
+        """Remove the sockets of dead processes."""
         from backstay.store.sqlite.files.wake_sockets import sweep_sockets  # noqa: PLC0415
 
         sweep_sockets(self._folder)

@@ -266,7 +266,7 @@ class _Import:
                     shown.newly_held.append(turn.id)
             if turn.state == "running":
                 shown.running = turn.id
-            # Sessions that were exported before their agent was known have that of the turn that was asked last.
+            # Sessions that were exported before their agent was known have the agent of their last turn.
             if self._header.session.agent is None and turn.agent not in (None, COMPACTOR) and turn.event > newest:
                 newest, shown.agent = turn.event, turn.agent
             yield turn

@@ -12,7 +12,7 @@ _QUEUE = "To queue the message for an agent that is served later, set allow_unse
 
 
 def check_agent_name(tx: Transaction, agent: object) -> str:
-    """Return the name of an agent that can be asked, or raise `InvalidPayload`."""
+    """Return the name of an agent that can answer, or raise `InvalidPayload`."""
     name = check_name("the agent's name", agent, tx.limits.name_bytes)
     if name == COMPACTOR:
         raise InvalidPayload(

@@ -18,7 +18,7 @@ from backstay.store.verbs.history.window_segments import WindowSegment
 class FoundMessage(NamedTuple):
     """A message that the index has found, and where it was written.
 
-    `current` tells whether the window that this session reads now has it; if not, a summary may stand for it.
+    `current`: whether the current window of this session has it; if not, a summary may stand for it.
     """
 
     key: int

@@ -158,7 +158,7 @@ def _layout_to_read(tx: Transaction, session: SessionId, owner: str, window: Win
         raise NotFound(f"no session {session} of {owner!r}")
     if current.holder is None and window in (None, current.layout.window):
         return current.layout, current.length
-    session_row = find(tx, session, owner)  # Records the holder, which may be gone.
+    session_row = find(tx, session, owner)  # Records the holder, which may be dead.
     if window in (None, session_row.window):
         return current.layout, current.length
     here = _window_of(tx, session_row, WindowId(window or "")).id
@@ -209,7 +209,7 @@ def turn(tx: Transaction, turn: TurnId, owner: str) -> TurnInfo:
 
 
 def show(tx: Transaction, row: TurnRow, owner: str) -> TurnInfo:
-    """The turn as a caller sees it. If it has not ended, its session row is read too: the holder may be gone."""
+    """The turn as a caller sees it. If it has not ended, its session row is read too: the holder may be dead."""
     if row.state != "ended":
         find(tx, row.session, owner)
     return row.value()

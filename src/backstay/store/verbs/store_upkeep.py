@@ -33,7 +33,7 @@ _FOLDABLE_TURNS = Rows("foldable_turns", _FoldableTurn)
 
 
 def reap_one(tx: Transaction, session: SessionId, owner: str) -> TurnId | None:
-    """End the running turn of a session if its holder is gone. Returns the ended turn."""
+    """End the running turn of a session if its holder is dead. Returns the ended turn."""
     scope = lock_if_there(tx, session, owner)
     if scope is None:
         return None
@@ -76,7 +76,7 @@ def delete_closed(tx: Transaction, session: SessionId, owner: str, moment: int) 
 
 
 def fold_some(tx: Transaction, moment: int, limit: int) -> tuple[int, int]:
-    """Fold the deltas of turns that ended by this moment. Returns how many turns it read and how many rows went."""
+    """Fold the deltas of turns that ended by this moment. Returns the numbers of turns read and rows removed."""
     rows = _FOLDABLE_TURNS.all(tx, moment=moment, limit=limit)
     gone = sum(event_log.fold(tx, row.turn, row.session, row.first) for row in rows)
     return len(rows), gone

@@ -140,8 +140,8 @@ class GeminiAnswer:
             draft = self._drafts.start(CallDraft(id=call.id or "", name=call.name, signature=signature))
             draft.add(msgspec.json.encode(call.args or {}).decode())
             return []
-        said = Thought(part.text or "") if part.thought else Text(part.text or "")
+        text = Thought(part.text or "") if part.thought else Text(part.text or "")
         return [
-            *([said] if said.text else []),
+            *([text] if text.text else []),
             *([signature_of(self._requested_model, signature)] if signature else []),
         ]

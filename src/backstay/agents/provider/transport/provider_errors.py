@@ -38,7 +38,7 @@ _PASSING = {408, 409, 425, 429}
 
 
 class ProviderFault(Exception):
-    """A failed request: the error for the caller, whether it is transient, and the delay the provider asked for."""
+    """A failed request: the error for the caller, whether it is transient, and the delay requested by the provider."""
 
     def __init__(self, error: AgentError, *, passing: bool = False, wait: float | None = None) -> None:
         super().__init__(str(error))
@@ -63,7 +63,7 @@ class ProviderReply(msgspec.Struct, frozen=True, kw_only=True):
         return ProviderFault(error, passing=passing, wait=self._wait())
 
     def _wait(self) -> float | None:
-        """Return the seconds that the provider asks us to wait, in a header or, as Google does, in its message."""
+        """Return the delay in seconds that the provider requests, in a header or, as Google does, in its message."""
         named = _WAIT.search(self.message)
         return asked_wait(self.headers) or (float(named[1]) if named else None)
 
@@ -140,7 +140,7 @@ def status_of(error: Json) -> int:
 
 
 def asked_wait(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that the provider asks us to wait: a number, or a date relative to the provider's own Date."""
+    """Return the delay requested by the provider, in seconds: from a number, or a date relative to its own Date."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         if re.fullmatch(r"\s*\d{1,9}(\.\d{0,9})?\s*", headers.get(name, "")):
             return float(headers[name]) * unit

@@ -18,7 +18,7 @@ class ProviderBackoff(msgspec.Struct, frozen=True, kw_only=True):
         retries: The highest number of retries.
         base: The first delay, in seconds.
         cap: The longest delay, in seconds.
-        patience: The longest delay that a provider may ask for (Retry-After); if it asks for more, do not retry.
+        patience: The longest accepted delay of a provider (Retry-After); if it requests more, do not retry.
     """
 
     retries: int = 4
@@ -31,7 +31,7 @@ class ProviderBackoff(msgspec.Struct, frozen=True, kw_only=True):
 
         Args:
             attempt: The number of the failed attempt; the first is 0.
-            asked: The delay that the provider asked for, in seconds.
+            asked: The delay that the provider requested, in seconds.
             chance: A random number from 0 to 1.
         """
         if attempt >= self.retries or (asked or 0.0) > self.patience:

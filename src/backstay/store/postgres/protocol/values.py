@@ -15,7 +15,7 @@ _AUTO = (PyFormat.AUTO,)
 
 
 class _Encoding:
-    """The conversions of every connection. Without a connection they write UTF-8, as all of ours do."""
+    """The conversions of every connection. Without a connection they write UTF-8, as all our connections do."""
 
     connection = None
 

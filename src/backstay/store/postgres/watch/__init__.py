@@ -1,1 +1,1 @@
-"""What a worker notices of the others: their commits, their hints and their leases."""
+"""Observation of other workers: their commits, hints and leases."""

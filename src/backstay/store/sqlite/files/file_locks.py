@@ -190,7 +190,7 @@ def _hold(path: Path) -> int:
 
 
 def sweep(folder: Path, *, keep: Collection[str]) -> None:
-    """Remove the life locks of workers that are gone. A file that cannot be removed now is left to the next sweep."""
+    """Remove the life locks of dead workers. A file that cannot be removed now is left to the next sweep."""
     for path in folder.glob("wrk_*"):
         with suppress(OSError):
             if path.name in keep:
@@ -235,7 +235,7 @@ def lives(path: Path) -> bool:
 
 
 def lock_state(path: Path) -> LockState:
-    """Whether the worker with this life lock is alive. The kernel knows, unless the lock file was deleted."""
+    """Whether the worker with this life lock is alive. The kernel can answer that, unless the lock file was deleted."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):

@@ -122,7 +122,7 @@ class OpenFiles:
             return False  # It cannot be known. The log stays as it is.
 
     def may_copy_log_unlocked(self) -> bool:
-        """The same for a process that could not take the write lock: nobody has it if its file was deleted."""
+        """The same for a process that could not take the write lock: no process holds it if its file was deleted."""
         try:
             return identity(self._lock.path) is None and self.may_copy_log()
         except StoreError:

@@ -135,7 +135,7 @@ class Peers:
 
 
 def sweep_sockets(folder: Path) -> None:
-    """Remove the sockets of processes that are gone."""
+    """Remove the sockets of dead processes."""
     with suppress(OSError):
         sockets = SocketFolder(folder)
         try:

@@ -37,7 +37,7 @@ from backstay.store.verbs.turns.event_log import MessageRange
 from backstay.store.verbs.turns.submission import is_known, request_key
 from backstay.store.verbs.turns.turn_row import encode_record
 
-# An import without a step for this long is given up: its process is gone, or stands still.
+# An import without a step for this long is given up: its process is dead or stopped.
 LEASE_MS = 60_000
 
 

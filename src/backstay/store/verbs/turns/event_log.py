@@ -253,7 +253,7 @@ def feed(tx: Transaction, owner: str, position: int | None, limit: int) -> FeedP
 
 
 def fold(tx: Transaction, turn: TurnId, session: SessionId, first: int) -> int:
-    """Replace the events of an ended turn, or else each run of its deltas, by one row. Returns how many rows went."""
+    """Replace the events of an ended turn, or each run of its deltas, by one row. Returns how many rows it removed."""
     rows = _TO_FOLD.all(tx, session=session, turn=turn, first=first)
     whole = _whole_turn(session, rows)
     gone = 0

@@ -60,7 +60,7 @@ _TAKEN_TURNS = Rows("taken_turns", TurnRow)
 
 
 def lock_and_reap(tx: Transaction, session: SessionId, owner: str) -> SessionScope:
-    """Lock a session row, and end its running turn if the holder is gone. Raises `NotFound`."""
+    """Lock a session row, and end its running turn if the holder is dead. Raises `NotFound`."""
     scope = lock_session(tx, session, owner)
     reap(tx, scope.row)
     return scope
@@ -335,7 +335,7 @@ def add_recorded(tx: Transaction, session_row: LockedRow, turn: TurnId, written:
 
 
 def reap(tx: Transaction, session_row: LockedRow) -> bool:
-    """End the running turn if its holder is gone. Returns whether it was."""
+    """End the running turn if its holder is dead. Returns whether it was."""
     lease = session_row.lease()
     if lease is None or session_row.running is None or not tx.lapsed(lease):
         return False

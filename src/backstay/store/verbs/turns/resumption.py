@@ -49,7 +49,7 @@ def allow_continuation(tx: Transaction, session_row: LockedRow, turn: TurnRow) -
 
     Raises:
         NothingToDo: the turn that continued it has ended.
-        Conflict: the session went on without it.
+        Conflict: the session has newer turns.
     """
     last = LAST_OF_ROOT.one(tx, session=session_row.id, root=turn.root)
     if last is None or last.outcome not in (None, "interrupted"):

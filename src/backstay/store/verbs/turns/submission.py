@@ -173,7 +173,7 @@ def _size_waiting(agent: str | None, parts: tuple[Part, ...]) -> int:
 
 
 def _agent_of(tx: Transaction, session_row: SessionRow) -> str:
-    """The agent of the session: the one that answers now, or else the one that was asked last."""
+    """The agent of the session: the agent of the running turn, or else of the last one."""
     answering = None if session_row.running is None else find_row(tx, session_row.running, session_row.owner).agent
     last_agent = session_row.agent if answering in (None, COMPACTOR) else answering
     return last_agent or DEFAULT_AGENT
