@@ -10,8 +10,7 @@ from backstay.config import Settings
 from backstay.errors import TokenExpired
 from backstay.runtime.app import App
 from backstay.server.auth.agent_roots import roots_for_clients
-from backstay.server.auth.authenticator import Authenticator
-from backstay.server.auth.caller import Caller
+from backstay.server.auth.authenticator import Authenticator, Caller
 from backstay.server.auth.rate_limit import RateLimiter
 from backstay.server.http.error_responses import ErrorResponses
 from backstay.server.process.readiness import WorkersWaiting, saved

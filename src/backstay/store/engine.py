@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
+import msgspec
+
 from backstay.errors import StoreUnavailable
-from backstay.model.ids import IdSource, WorkerId
-from backstay.model.lease import Lease
+from backstay.model.ids import IdSource, SessionId, WorkerId
 from backstay.model.limits import Limits
 from backstay.model.operations.store_info import About
 from backstay.model.search.terms import SearchQuery
@@ -28,6 +29,26 @@ class SyncNeeded(Exception):
 
 class WouldBlock(Exception):
     """A read would take long, or wait, on the thread that asked for it. Run it on another thread."""
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """The lease of a session. The fence gives safety; the time only limits how long others wait.
+
+    Attributes:
+        session: The session.
+        holder: The worker that has the lease.
+        fence: The fence under which it writes.
+        until: When it expires, on the boot clock of the holder's machine.
+        boot_id: Identifies that machine and its boot.
+        lasts: Milliseconds from each renewal; 0 for a lease taken by an earlier version.
+    """
+
+    session: SessionId
+    holder: WorkerId
+    fence: int
+    until: int
+    boot_id: str
+    lasts: int = 0
 
 
 class SeenLease(NamedTuple):

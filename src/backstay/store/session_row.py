@@ -24,10 +24,9 @@ from backstay.errors import (
 )
 from backstay.model.codec import decode_metadata, decode_names
 from backstay.model.ids import SessionId, TurnId, WindowId, WorkerId
-from backstay.model.lease import Lease
 from backstay.model.session import SessionInfo, SessionState, TitleBy
 from backstay.model.turn import Inbox, OpenTurn
-from backstay.store.engine import SeenLease, Transaction
+from backstay.store.engine import Lease, SeenLease, Transaction
 from backstay.store.rows import Rows
 
 # A session moves up in the list at most this often: people need no finer order, and each move rewrites an index.

@@ -12,7 +12,7 @@ from starlette.types import Message
 
 from backstay.config import Settings
 from backstay.server.application import Server
-from backstay.server.auth.caller import Caller
+from backstay.server.auth.authenticator import Caller
 from backstay.server.http.api_request import ApiRequest, NoInput
 from backstay.server.openai.encoding.response_stream import until_over
 from backstay.server.process.readiness import WorkersWaiting

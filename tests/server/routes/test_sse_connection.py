@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from starlette.types import Message
 
-from backstay.server.auth.authenticator import digest, new_secret
-from backstay.server.auth.caller import Caller
+from backstay.server.auth.authenticator import Caller, digest, new_secret
 from backstay.server.sse.sse_connection import SseConnection, TokenInvalid
 from backstay.store import commands
 from backstay.testing import ManualClock

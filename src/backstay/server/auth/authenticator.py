@@ -8,12 +8,13 @@ import hashlib
 import re
 import secrets
 
+import msgspec
+
 from backstay.config import Settings
 from backstay.errors import NotFound, TokenExpired
 from backstay.model.ids import TokenId
 from backstay.model.token import Token, TokenAccess
 from backstay.runtime.app import App
-from backstay.server.auth.caller import Caller
 from backstay.store import commands
 
 # All tokens have one recognisable form, so that secret scanners find them.
@@ -21,6 +22,22 @@ PREFIX = "bsk_"
 _SHAPE = re.compile(r"bsk_[A-Za-z0-9_-]{43}", re.ASCII)
 LINK_SECONDS = 900.0
 DAY = 86_400.0
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """The owner whose data the caller may use, and their token; `browser` if the token came in a cookie.
+
+    An `operator` is the owner for whom the server was started. Only operators see data that concerns all owners. With
+    `access` "read", the caller may change nothing. `expires_at` is in milliseconds since 1970.
+    """
+
+    owner: str
+    operator: bool
+    token: TokenId | None = None
+    hash: bytes | None = None
+    browser: bool = False
+    access: TokenAccess = "full"
+    expires_at: int | None = None
 
 
 def new_secret() -> str:

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from backstay.config import Settings
 from backstay.errors import BackstayError, TokenExpired
-from backstay.server.auth.caller import Caller
+from backstay.server.auth.authenticator import Caller
 from backstay.server.http.cors import is_preflight, preflight_response, shared_with
 from backstay.server.http.problems import Refused, expired, forbidden, read_only, unauthenticated
 from backstay.server.server_state import ServerState

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp
 
 from backstay.model.ids import MessageId, SessionId, TokenId, TurnId, UploadId
 from backstay.runtime.owner_sessions import OwnerSessions
-from backstay.server.auth.caller import Caller
+from backstay.server.auth.authenticator import Caller
 from backstay.server.http.problems import Refused, invalid
 from backstay.server.server_state import ServerState
 from backstay.store.commands import Read, Write

@@ -8,8 +8,7 @@ from msgspec import Meta
 from backstay.errors import NotFound
 from backstay.model.ids import TokenId
 from backstay.model.token import Token, TokenAccess
-from backstay.server.auth.authenticator import DAY
-from backstay.server.auth.caller import Caller
+from backstay.server.auth.authenticator import DAY, Caller
 from backstay.server.http.api_request import ApiRequest, ApiResponse, NoInput
 from backstay.server.http.operation import AnyOperation, Operation
 from backstay.server.http.problems import Refused, forbidden

@@ -16,7 +16,7 @@ from backstay.errors import BackstayError
 from backstay.model.event import Cursor, Event, SessionDeleted
 from backstay.model.ids import SessionId
 from backstay.runtime.owner_sessions import MultiSubscription
-from backstay.server.auth.caller import Caller
+from backstay.server.auth.authenticator import Caller
 from backstay.server.server_state import ServerState
 from backstay.server.sse.coalesced_reads import Change, EncodedPage
 from backstay.server.sse.session_list import first_page

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from backstay.config import Settings
-from backstay.server.auth.caller import Caller
+from backstay.server.auth.authenticator import Caller
 from backstay.server.http.problems import Refused, too_many
 from backstay.server.telemetry.metrics import Metrics
 

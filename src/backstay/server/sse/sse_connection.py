@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from starlette.types import Message, Receive, Send
 
-from backstay.server.auth.caller import Caller
+from backstay.server.auth.authenticator import Caller
 from backstay.server.process.store_retry import StoreBackoff
 from backstay.server.server_state import ServerState
 from backstay.server.telemetry.logs import log

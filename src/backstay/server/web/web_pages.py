@@ -13,7 +13,6 @@ from backstay.server.http.problems import operators_only, unauthenticated
 from backstay.server.process.readiness import WorkersWaiting, readiness, reason_for
 from backstay.server.server_state import ServerState
 from backstay.server.telemetry.metrics import Described
-from backstay.server.web.sign_in_page import sign_in_page
 from backstay.server.web.static_files import KINDS, Files
 
 PUBLIC = frozenset({"/", "/healthz", "/readyz", "/login"})
@@ -50,6 +49,13 @@ DOCUMENTED_PAGES: PageSchema = {
     "/metrics": _page("metrics", "Metrics for Prometheus, for the operator.", "text/plain", {"type": "string"}, 200),
     "/api/openapi.json": _page("document", "This document.", "application/json", {"type": "object"}, 200),
 }
+_SIGN_IN_PAGE = (
+    '<!doctype html><html lang="en"><meta charset="utf-8">'
+    '<meta name="viewport" content="width=device-width">'
+    '<title>Backstay</title><link rel="stylesheet" href="/static/sign_in.css">'
+    "<main><h1>Backstay</h1><p>Sign in with the link that <code>backstay serve</code> printed, or create one: "
+    "<code>backstay link</code></p></main></html>\n"
+)
 
 
 class Pages:
@@ -127,4 +133,5 @@ def is_public(method: str, path: str) -> bool:
 
 
 def _sign_in_page() -> Response:
-    return Response(sign_in_page(), 401, unauthenticated().headers, KINDS[".html"])
+    """The page for unauthenticated visitors: only how to sign in."""
+    return Response(_SIGN_IN_PAGE, 401, unauthenticated().headers, KINDS[".html"])

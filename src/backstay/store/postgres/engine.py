@@ -12,10 +12,9 @@ from typing import TypeVar
 from backstay.clock import Clock, SystemClock
 from backstay.errors import StoreError, StoreUnavailable
 from backstay.model.ids import IdSource, WorkerId
-from backstay.model.lease import Lease
 from backstay.model.limits import Limits
 from backstay.model.operations.store_info import About
-from backstay.store.engine import Parameter, Pending, SyncNeeded, Transaction, WouldBlock
+from backstay.store.engine import Lease, Parameter, Pending, SyncNeeded, Transaction, WouldBlock
 from backstay.store.postgres.conninfo import ConnectionTarget
 from backstay.store.postgres.database import Ending, PostgresDatabase
 from backstay.store.postgres.job import PostgresJob

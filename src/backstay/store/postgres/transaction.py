@@ -8,10 +8,9 @@ import msgspec
 
 from backstay.errors import InvalidPayload
 from backstay.model.ids import IdSource, WorkerId
-from backstay.model.lease import Lease
 from backstay.model.limits import Limits
 from backstay.model.search.terms import SearchQuery, words
-from backstay.store.engine import Parameter, Row, SeenLease, SyncNeeded
+from backstay.store.engine import Lease, Parameter, Row, SeenLease, SyncNeeded
 from backstay.store.postgres import tsvector
 from backstay.store.postgres.database import Ending
 from backstay.store.postgres.protocol.pipeline import Pipeline, Receiver

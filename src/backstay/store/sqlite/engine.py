@@ -12,10 +12,9 @@ import apsw
 from backstay.clock import Clock
 from backstay.errors import StoreError, StoreUnavailable
 from backstay.model.ids import IdSource, WorkerId, earliest_worker
-from backstay.model.lease import Lease
 from backstay.model.limits import Limits
 from backstay.model.operations.store_info import About
-from backstay.store.engine import Pending, Transaction
+from backstay.store.engine import Lease, Pending, Transaction
 from backstay.store.queries import load, shared
 from backstay.store.rows import WORKERS, WorkerRow
 from backstay.store.sqlite.connection import pragma

@@ -10,10 +10,9 @@ import apsw
 from backstay.clock import Clock
 from backstay.errors import CorruptRecord, InvalidPayload
 from backstay.model.ids import IdSource, WorkerId
-from backstay.model.lease import Lease
 from backstay.model.limits import Limits
 from backstay.model.search.terms import SearchQuery, fts5_expression, segmented
-from backstay.store.engine import Overtaken, Parameter, Row, SeenLease, SyncNeeded
+from backstay.store.engine import Lease, Overtaken, Parameter, Row, SeenLease, SyncNeeded
 from backstay.store.queries import Queries
 
 # The value of `PRAGMA synchronous` on a connection whose commits wait for the disk.

@@ -17,7 +17,7 @@ from backstay.model.event import UNSEEN, Cursor, Event, SessionDeleted
 from backstay.model.turn import TurnInfo
 from backstay.runtime.owner_sessions import MultiSubscription
 from backstay.runtime.turn_handle import Turn
-from backstay.server.auth.caller import Caller
+from backstay.server.auth.authenticator import Caller
 from backstay.server.http.api_request import ApiRequest, B, Q
 from backstay.server.openai.encoding.items import Value
 from backstay.server.openai.encoding.response_encoder import ResponseEncoder

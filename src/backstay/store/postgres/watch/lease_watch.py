@@ -14,8 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from backstay.model.ids import SessionId
-from backstay.model.lease import Lease
-from backstay.store.engine import Parameter, Row
+from backstay.store.engine import Lease, Parameter, Row
 from backstay.store.postgres.server_time import ServerTime
 
 # The expiry that a closing holder writes: it does not run its turns any more.

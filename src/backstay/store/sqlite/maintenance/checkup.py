@@ -12,9 +12,9 @@ import apsw
 from backstay.clock import SystemClock
 from backstay.errors import BackstayError, SchemaMismatch, StoreArriving, StoreError
 from backstay.model.ids import IdSource, WorkerId
-from backstay.model.lease import Lease
 from backstay.model.limits import Limits
 from backstay.model.operations.findings import Finding, ProgressCallback, Repair
+from backstay.store.engine import Lease
 from backstay.store.rows import WORKERS
 from backstay.store.soundness import RESTORE, examine
 from backstay.store.sqlite.connection import APPLICATION_ID, open_reader, pragma, refuse_old_sqlite
