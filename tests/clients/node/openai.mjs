@@ -44,6 +44,18 @@ const run = ai.chat.completions.runTools({
   ],
 });
 assert.match(await run.finalContent(), /sunny in Rome/);
+const long = "Tea is picked, withered, rolled and dried before anybody drinks it. ".repeat(8);
+const history = [0, 1, 2, 3].map((n) => ({ role: n % 2 ? "assistant" : "user", content: long }));
+const compacted = await ai.responses.compact({ model: "default", input: history });
+assert.deepEqual(
+  compacted.output.map((item) => item.type),
+  ["compaction", "message", "message"],
+);
+const continued = await ai.responses.create({
+  model: "default",
+  input: [...compacted.output, { role: "user", content: "and then?" }],
+});
+assert.equal(continued.output_text.trim(), "and then?");
 await assert.rejects(ai.responses.create({ model: "nobody", input: "x" }), (error) => {
   assert.ok(error instanceof OpenAI.NotFoundError);
   assert.equal(error.code, "model_not_found");

@@ -52,6 +52,16 @@ def completions(ai: OpenAI) -> None:
     )
 
 
+def compaction(ai: OpenAI) -> None:
+    long = "Tea is picked, withered, rolled and dried before anybody drinks it. " * 8
+    history: list = [{"role": "user" if n % 2 == 0 else "assistant", "content": long} for n in range(4)]
+    compacted = ai.responses.compact(model="default", input=history)
+    assert [item.type for item in compacted.output] == ["compaction", "message", "message"]
+    output = [item.model_dump(exclude_unset=True, warnings=False) for item in compacted.output]
+    answer = ai.responses.create(model="default", input=[*output, {"role": "user", "content": "and then?"}])
+    assert answer.output_text.strip() == "and then?"
+
+
 def errors(ai: OpenAI) -> None:
     for ask in (
         lambda: ai.responses.create(model="nobody", input="x"),
@@ -69,4 +79,5 @@ def errors(ai: OpenAI) -> None:
 with OpenAI(max_retries=0) as client:
     responses(client)
     completions(client)
+    compaction(client)
     errors(client)
