@@ -22,6 +22,7 @@ ELSEWHERE = {
     backstay.BlockingSession,
     backstay.BlockingTurn,
     backstay.Client,
+    backstay.OwnerSessions,
     backstay.Session,
     backstay.Store,
     backstay.Turn,
@@ -29,7 +30,8 @@ ELSEWHERE = {
 INTRODUCTION = """\
 Everything that a program needs is in `backstay`; the [glossary](../glossary.md) defines the terms. The app of
 `backstay.open_blocking` has the same methods as that of `backstay.open`, without `await`. The client of
-`backstay.connect` has them too, except those that concern the process of an app."""
+`backstay.connect` has them too, except those that concern the process of an app. Functions that take either are typed
+with `AppLike`, `SessionLike` and `TurnLike`, or their blocking forms."""
 
 
 def page() -> str:

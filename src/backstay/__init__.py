@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from backstay.client.blocking_client import BlockingClient, connect_blocking
     from backstay.client.client import Client, connect
     from backstay.errors import BackstayError
+    from backstay.handles import (
+        AppLike,
+        BlockingAppLike,
+        BlockingSessionLike,
+        BlockingTurnLike,
+        SessionLike,
+        TurnLike,
+    )
     from backstay.model.addresses.address import Address, AgentIdentity
     from backstay.model.content import Attachment, Custom, Text, Thought, ToolCall, ToolResult, Usage
     from backstay.model.documents.document import Export
@@ -36,6 +44,7 @@ if TYPE_CHECKING:
     from backstay.runtime.current_turn import current
     from backstay.runtime.observer import Observer
     from backstay.runtime.owner_limits import OwnerLimits
+    from backstay.runtime.owner_sessions import OwnerSessions
     from backstay.runtime.session_handle import Session
     from backstay.runtime.timing import Timing
     from backstay.runtime.turn_handle import Turn
@@ -50,12 +59,16 @@ __all__ = [
     "Address",
     "AgentIdentity",
     "App",
+    "AppLike",
     "Attachment",
     "BackstayError",
     "BlockingApp",
+    "BlockingAppLike",
     "BlockingClient",
     "BlockingSession",
+    "BlockingSessionLike",
     "BlockingTurn",
+    "BlockingTurnLike",
     "Cancelled",
     "Client",
     "Compaction",
@@ -72,11 +85,13 @@ __all__ = [
     "OpenTurn",
     "Outcome",
     "OwnerLimits",
+    "OwnerSessions",
     "Pooling",
     "Session",
     "SessionFilter",
     "SessionId",
     "SessionInfo",
+    "SessionLike",
     "SessionPatch",
     "Store",
     "Text",
@@ -89,6 +104,7 @@ __all__ = [
     "Turn",
     "TurnId",
     "TurnInfo",
+    "TurnLike",
     "Usage",
     "WindowId",
     "call_off_move",
@@ -107,12 +123,16 @@ if not TYPE_CHECKING:
         "Address": "model.addresses.address",
         "AgentIdentity": "model.addresses.address",
         "App": "runtime.app",
+        "AppLike": "handles",
         "Attachment": "model.content",
         "BackstayError": "errors",
         "BlockingApp": "runtime.blocking",
+        "BlockingAppLike": "handles",
         "BlockingClient": "client.blocking_client",
         "BlockingSession": "runtime.blocking",
+        "BlockingSessionLike": "handles",
         "BlockingTurn": "runtime.blocking",
+        "BlockingTurnLike": "handles",
         "Cancelled": "model.turn",
         "Client": "client.client",
         "Compaction": "runtime.compaction.policy",
@@ -129,12 +149,14 @@ if not TYPE_CHECKING:
         "OpenTurn": "model.turn",
         "Outcome": "model.turn",
         "OwnerLimits": "runtime.owner_limits",
+        "OwnerSessions": "runtime.owner_sessions",
         "Pooling": "runtime.turns.agent_pool",
         "Session": "runtime.session_handle",
         "SessionFilter": "model.session",
         "SessionId": "model.ids",
         "SessionInfo": "model.session",
         "SessionPatch": "model.session",
+        "SessionLike": "handles",
         "Store": "store",
         "Text": "model.content",
         "Thought": "model.content",
@@ -146,6 +168,7 @@ if not TYPE_CHECKING:
         "Turn": "runtime.turn_handle",
         "TurnId": "model.ids",
         "TurnInfo": "model.turn",
+        "TurnLike": "handles",
         "Usage": "model.content",
         "WindowId": "model.ids",
         "call_off_move": "store.move.move_store",

@@ -6,16 +6,12 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 import backstay
-from backstay.client.client import Client
-from backstay.runtime.app import App
+from backstay import App, Client
 from tests.databases import Place
 from tests.server.agents import AGENTS
 from tests.server.running_server import RunningServer, run_server
 
-AnyApp = App | Client
-
-
-Opened = AbstractAsyncContextManager[AnyApp]
+Opened = AbstractAsyncContextManager[App | Client]
 
 
 @pytest.fixture(params=["local", "remote"])

@@ -20,6 +20,7 @@ from backstay.errors import (
 )
 from backstay.model.session import SessionFilter, SessionPatch
 from backstay.model.turn import Cancelled, Completed
+from backstay.testing import finish_turn
 from tests.client.conftest import Opened
 from tests.runtime.controlled_agents import roles_and_texts
 
@@ -40,6 +41,15 @@ async def test_a_message_is_answered_and_its_events_end_with_the_turn(opened: Op
         again = [event async for event in turn.events(after=events[1].last)]
         assert again == events[2:]
         assert [event async for event in turn.events(after=events[-1].last)] == []
+
+
+async def test_a_test_runs_a_turn_here_and_on_a_server(opened: Opened) -> None:
+    async with opened as app:
+        session = await app.session(CHAT)
+        run = await finish_turn(session, await session.send("hello"))
+
+        assert (run.outcome, run.messages[0].text) == (Completed(), "hello")
+        assert run.text == (await session.messages())[-1].text
 
 
 async def test_a_repeated_request_is_the_first_turn_wherever_the_address_leads(opened: Opened) -> None:

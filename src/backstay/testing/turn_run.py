@@ -11,15 +11,14 @@ import msgspec
 from backstay.agents.adapters import AgentLike
 from backstay.clock import Clock
 from backstay.errors import ConfigError
+from backstay.handles import SessionLike, TurnLike
 from backstay.model.content import Content, Text, ToolCall
 from backstay.model.event import Event, EventBody, ToolCalled
 from backstay.model.history.chat_messages import MessageLike
 from backstay.model.message import Message
 from backstay.model.turn import Outcome, ToolCallRecord, TurnInfo
 from backstay.runtime.app import open_app
-from backstay.runtime.session_handle import Session
 from backstay.runtime.timing import Timing
-from backstay.runtime.turn_handle import Turn
 
 Decide = bool | Callable[[ToolCall], bool]
 
@@ -101,12 +100,12 @@ async def run_turn(
 
 
 async def finish_turn(
-    session: Session, turn: Turn, *, approve: Decide | None = None, timeout_seconds: float = 120.0
+    session: SessionLike, turn: TurnLike, *, approve: Decide | None = None, timeout_seconds: float = 120.0
 ) -> TurnRun:
     """Follow a turn until it has ended. Any process may run it.
 
     Args:
-        session: The session of the turn.
+        session: The session of the turn, in an app or on a server.
         turn: The turn.
         approve: Decides about each tool call that waits for a person, as in `run_turn`.
         timeout_seconds: How many seconds the turn may take.
@@ -131,7 +130,7 @@ async def finish_turn(
     return TurnRun(outcome=info.outcome, events=tuple(events), messages=messages, calls=await turn.calls(), info=info)
 
 
-async def events_until(turn: Turn, kind: type[EventBody], *, timeout_seconds: float = 120.0) -> list[Event]:
+async def events_until(turn: TurnLike, kind: type[EventBody], *, timeout_seconds: float = 120.0) -> list[Event]:
     """Follow a turn until an event of a kind is stored, for a test that does something in the middle of a turn.
 
     Args:
@@ -154,7 +153,7 @@ async def events_until(turn: Turn, kind: type[EventBody], *, timeout_seconds: fl
     raise TimeoutError(f"{turn.id} ended without an event {kind.__name__}; it has {_kinds(events)}")
 
 
-async def _decide(turn: Turn, call: ToolCall, approve: Decide | None) -> None:
+async def _decide(turn: TurnLike, call: ToolCall, approve: Decide | None) -> None:
     for record in await turn.calls():
         if record.call != call.id or record.approval != "asked":
             continue
@@ -180,7 +179,7 @@ async def _bounded(seconds: float, events: Sequence[Event]) -> AsyncIterator[Non
 
 
 @asynccontextmanager
-async def _listening(turn: Turn) -> AsyncIterator[AsyncGenerator[Event, None]]:
+async def _listening(turn: TurnLike) -> AsyncIterator[AsyncGenerator[Event, None]]:
     """The events of a turn; they are closed with the block."""
     events = turn.events()
     try:
