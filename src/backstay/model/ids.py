@@ -20,12 +20,14 @@ WorkerId = NewType("WorkerId", str)
 UploadId = NewType("UploadId", str)
 TokenId = NewType("TokenId", str)
 ImportId = NewType("ImportId", str)
+ScheduleId = NewType("ScheduleId", str)
 
 # The reference shows these: a NewType has no docstring of its own.
 SessionId.__doc__ = "The id of a session, such as `ses_01kb…`; text."
 WindowId.__doc__ = "The id of a window, such as `win_01kb…`; text."
 TurnId.__doc__ = "The id of a turn, such as `trn_01kb…`; text."
 MessageId.__doc__ = "The id of a message, such as `msg_01kb…`; text."
+ScheduleId.__doc__ = "The id of a schedule, such as `sch_01kb…`; text."
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
@@ -40,6 +42,7 @@ _NOUNS = {
     "wrk": "worker",
     "upl": "upload",
     "tok": "token",
+    "sch": "schedule",
 }
 _MATCH = {prefix: re.compile(f"{prefix}_{_SHAPE}").fullmatch for prefix in _NOUNS}
 
@@ -83,6 +86,9 @@ class IdSource:
 
     def import_id(self) -> ImportId:
         return ImportId("imp_" + self._letters())
+
+    def schedule(self) -> ScheduleId:
+        return ScheduleId("sch_" + self._letters())
 
     def _letters(self) -> str:
         with self._lock:
@@ -137,6 +143,11 @@ def check_upload_id(text: str) -> UploadId:
 def check_token_id(text: str) -> TokenId:
     """The same text as a token id, or `NotFound`."""
     return TokenId(_check(text, "tok"))
+
+
+def check_schedule_id(text: str) -> ScheduleId:
+    """The same text as a schedule id, or `NotFound`."""
+    return ScheduleId(_check(text, "sch"))
 
 
 def message_of(turn: TurnId, index: int) -> MessageId:

@@ -1,0 +1,1 @@
+"""Schedules: turns that are submitted at a moment, or again and again."""
