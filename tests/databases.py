@@ -30,7 +30,7 @@ DELETE FROM imports; DELETE FROM search; DELETE FROM blob_uses; DELETE FROM blob
 DELETE FROM marks;
 DELETE FROM events; DELETE FROM messages; DELETE FROM segments; DELETE FROM windows; DELETE FROM addresses;
 DELETE FROM sessions; DELETE FROM workers; DELETE FROM sightings; DELETE FROM commits; DELETE FROM tokens;
-DELETE FROM owner_totals; DELETE FROM served_agents;
+DELETE FROM owner_totals; DELETE FROM served_agents; DELETE FROM schedules; DELETE FROM schedule_log;
 UPDATE indexed SET languages = '{}', unstemmed = 0
 """
 

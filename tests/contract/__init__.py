@@ -22,6 +22,8 @@ from tests.contract.reads.reads import ReadingContract
 from tests.contract.reads.search import SearchContract
 from tests.contract.reads.snapshots import SnapshotContract
 from tests.contract.reads.watches import WatchContract
+from tests.contract.schedules.firings import FiringContract
+from tests.contract.schedules.schedules import ScheduleContract
 from tests.contract.sessions.deletion import DeletionContract
 from tests.contract.sessions.expiry import ExpiryContract
 from tests.contract.sessions.metadata import NoteContract
@@ -76,5 +78,7 @@ class StoreContract(
     HoldContract,
     TokenContract,
     NoteContract,
+    ScheduleContract,
+    FiringContract,
 ):
     """Every fact a store must keep true."""

@@ -7,6 +7,7 @@ from backstay import Address, Attachment, NewMessage, Store, Text, ToolCall, Too
 from backstay.model import message as m
 from backstay.model.event import FeedEvent
 from backstay.model.ids import SessionId, TurnId, UploadId
+from backstay.model.schedules.schedule import Schedule, ScheduleEntry
 from backstay.model.search.results import SearchHit
 from backstay.model.session import SessionPatch
 from backstay.model.token import Token
@@ -64,6 +65,7 @@ def fill_store(store: Store, turns: int = 0, cuts: int = 2) -> FullStore:
     store.update(fork, SessionPatch(metadata={"topic": "fridges"}), owner=ME)
     store.forget(called, owner=ME)
     store.add_token(owner=ME, name="a key", hash=sha256(b"a secret").digest())
+    store.run_schedule(store.create_schedule("month 1 9:00", store.create(owner=ME).id, "rent?", owner=ME).id, owner=ME)
     store.record(store.create(owner=STRANGER).id, [m.user("a harbour of mine")], owner=STRANGER)
     return FullStore(chat, supervisor, fork, source, asked.turn.id, called, _upload(store, PHOTO[:100]), photo)
 
@@ -90,6 +92,7 @@ class StoreContents(NamedTuple):
     found: tuple[SearchHit, ...]
     exports: tuple[bytes, ...]
     tokens: tuple[Token, ...]
+    schedules: tuple[tuple[Schedule, tuple[ScheduleEntry, ...]], ...]
     end: int
 
 
@@ -107,7 +110,8 @@ def contents_of(store: Store) -> StoreContents:
         # Engines may rank two texts differently.
         found += sorted(store.search("harbour", owner=owner, limit=100).hits, key=lambda hit: hit.message)
         end = store.feed(None, owner=owner).next
-    return StoreContents(tuple(seen), tuple(feed), tuple(found), tuple(exports), store.tokens(owner=ME), end)
+    schedules = tuple((one, store.schedule_log(one.id, owner=ME)) for one in store.schedules(owner=ME))
+    return StoreContents(tuple(seen), tuple(feed), tuple(found), tuple(exports), store.tokens(owner=ME), schedules, end)
 
 
 def _feed(store: Store, owner: str) -> list[FeedEvent]:

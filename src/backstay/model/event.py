@@ -5,7 +5,7 @@ from typing import Literal, assert_never
 import msgspec
 
 from backstay.model.content import Body, Custom, Json, Part, Text, Thought, ToolCall, ToolResult, Usage
-from backstay.model.ids import SessionId, TurnId, WindowId
+from backstay.model.ids import ScheduleId, SessionId, TurnId, WindowId
 from backstay.model.message import Message
 from backstay.model.session import TitleBy
 from backstay.model.turn import Outcome
@@ -240,6 +240,35 @@ class TailLost(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="tai
     rewritten: bool = False
 
 
+class ScheduleFired(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="schedule_fired", omit_defaults=True):
+    """The turn was submitted by this `schedule`.
+
+    `due` is the due time (None: a person asked for it now), `late` how many milliseconds after it this was, and
+    `missed` the number of due times before it that were left out.
+    """
+
+    schedule: ScheduleId
+    due: int | None = None
+    late: int = 0
+    missed: int = 0
+
+
+class ScheduleMissed(
+    msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="schedule_missed", omit_defaults=True
+):
+    """Nothing was sent at this `due` time of a `schedule`, nor at others: `missed` in all.
+
+    They were "skipped" by the policy of the schedule, a person is "asked" about this one, or sending "failed" for the
+    `reason`.
+    """
+
+    schedule: ScheduleId
+    due: int
+    decision: Literal["skipped", "asked", "failed"]
+    missed: int = 1
+    reason: str = ""
+
+
 EventBody = (
     SessionCreated
     | SessionRenamed
@@ -272,6 +301,8 @@ EventBody = (
     | TurnRecorded
     | TurnFolded
     | TailLost
+    | ScheduleFired
+    | ScheduleMissed
 )
 
 

@@ -25,6 +25,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         chunk_bytes: One chunk of an upload.
         blob_bytes: One attachment.
         document_bytes: The part of an imported document that is in memory: its longest line, or one JSON object.
+        schedule_bytes: The text of a schedule.
+        schedules_per_owner: Schedules of an owner that have not ended.
         sessions_per_owner: A quota: an owner with this many sessions gets `QuotaExceeded`. None means no quota.
         stored_bytes_per_owner: A quota on stored bytes, likewise.
     """
@@ -44,5 +46,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     chunk_bytes: int = 1 << 20
     blob_bytes: int = 32 << 20
     document_bytes: int = 64 << 20
+    schedule_bytes: int = 16_384
+    schedules_per_owner: int = 200
     sessions_per_owner: int | None = None
     stored_bytes_per_owner: int | None = None

@@ -35,6 +35,8 @@ _INVARIANTS = {
     "sessions_without_their_window": "the current window is missing in",
     "addresses_of_deleted_sessions": "an address leads to a deleted session:",
     "turns_of_deleted_sessions": "turns of a deleted session remain:",
+    "schedules_without_their_entry": "the newest entry is missing in the log of",
+    "entries_without_a_schedule": "the log remains of a deleted schedule:",
     "blobs_without_a_user": "attachments are used by messages or turns that do not exist:",
 }
 _LIVING_SESSIONS = Rows("living_sessions", OwnedSession)

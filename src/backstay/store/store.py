@@ -12,7 +12,15 @@ from typing import BinaryIO, Concatenate, ParamSpec, Self, TypeVar, get_args
 
 import msgspec
 
-from backstay.errors import InvalidPayload, StoreFull, StoreUnavailable
+from backstay.errors import (
+    Conflict,
+    CorruptRecord,
+    InvalidPayload,
+    NotFound,
+    Rejected,
+    StoreFull,
+    StoreUnavailable,
+)
 from backstay.model.codec import check_name
 from backstay.model.documents.document import Export, Imported
 from backstay.model.documents.records import LocatedRecord, records_in, records_of
@@ -20,6 +28,7 @@ from backstay.model.ids import SessionId, TurnId, WorkerId, check_session_id
 from backstay.model.limits import Limits
 from backstay.model.operations.findings import ProgressCallback, quiet
 from backstay.model.operations.store_info import About, Load
+from backstay.model.schedules.schedule import DueSchedule, DueTimes, Schedule
 from backstay.model.search.results import SearchPage
 from backstay.model.search.terms import parse_query
 from backstay.model.session import Collected, SessionFilter
@@ -572,6 +581,57 @@ class Store:
             with suppress(StoreFull, StoreUnavailable):
                 self._engine.write(partial(best_matches.keep, learned=learned), durable=False)
         return page
+
+    # --- schedules --------------------------------------------------------------------------------------------------
+
+    create_schedule = _runs(commands.create_schedule)
+    schedules = _runs(commands.schedules)
+    schedule = _runs(commands.schedule)
+    schedule_log = _runs(commands.schedule_log)
+    pause_schedule = _runs(commands.pause_schedule)
+    resume_schedule = _runs(commands.resume_schedule)
+    skip_schedule = _runs(commands.skip_schedule)
+    run_schedule = _runs(commands.run_schedule)
+    delete_schedule = _runs(commands.delete_schedule)
+    due_schedules = _runs(commands.due_schedules)
+    fire_schedule = _runs(commands.fire_schedule)
+    fail_schedule = _runs(commands.fail_schedule)
+    stop_schedule = _runs(commands.stop_schedule)
+
+    def fire_due(self, agents: Collection[str]) -> DueTimes:
+        """Decide about every due time that has come, of all owners, and send the messages.
+
+        A message that cannot be sent fails visibly, in the log of its schedule, and is not tried again.
+
+        Args:
+            agents: The agents that this worker serves. A collection that becomes empty ends the work.
+
+        Returns:
+            The next due time; and the schedules that are due, if another process decides about them now.
+
+        Raises:
+            InvalidPayload: `agents` is not a list of names.
+        """
+        check_names("agents", agents)
+        while True:
+            found = self.run(commands.due_schedules())
+            decided = 0
+            for one in found.due:
+                # Checked each time: an app that closes fires nothing more.
+                decided += bool(len(agents)) and self._fire(one) is not None
+            if not decided:
+                return found
+
+    def _fire(self, one: DueSchedule) -> Schedule | None:
+        try:
+            return self.run(commands.fire_schedule(one.id, one.due, owner=one.owner))
+        except (Conflict, NotFound, Rejected, CorruptRecord) as error:
+            reason = str(error.args[0])
+        try:
+            return self.run(commands.fail_schedule(one.id, one.due, owner=one.owner, reason=reason))
+        except (Rejected, CorruptRecord) as error:
+            # The machine does not know the time zone, or the row is damaged: no other due time can be computed.
+            return self.run(commands.stop_schedule(one.id, one.due, owner=one.owner, reason=str(error.args[0])))
 
     # --- tokens -----------------------------------------------------------------------------------------------------
 

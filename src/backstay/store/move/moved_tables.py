@@ -119,6 +119,19 @@ TABLES = (
     Table("blob_uses", ("blob_key", "holder_id"), _words("blob_key holder_id")),
     Table("owner_totals", ("owner", "shard"), _words("owner shard sessions blocks")),
     Table("served_agents", ("name",), _words("name first_served_at")),
+    Table(
+        "schedules",
+        ("id",),
+        _words(
+            "id owner timing target agent message if_busy if_missed state revision next_due asked_due request_id"
+            " request_hash created_at"
+        ),
+    ),
+    Table(
+        "schedule_log",
+        ("schedule_id", "number"),
+        _words("schedule_id number at step due missed session_id turn_id reason"),
+    ),
     Table("tokens", ("id",), _words("id owner name kind hash created_at expires_at revoked_at access")),
 )
 
