@@ -1,5 +1,6 @@
 """Two clocks: wall-clock time for people, and boot time for leases."""
 
+import os
 import time
 from functools import cache
 from pathlib import Path
@@ -35,6 +36,15 @@ class SystemClock:
 
     def boot(self) -> int:
         return time.clock_gettime_ns(_BOOT) // 1_000_000
+
+
+def machine_zone() -> str:
+    """The name of this machine's time zone, from TZ or /etc/localtime; UTC if neither names one."""
+    named = os.environ.get("TZ", "").removeprefix(":")
+    if named:
+        return named.rpartition("zoneinfo/")[2]
+    _, inside, name = os.path.realpath("/etc/localtime").rpartition("zoneinfo/")
+    return name if inside else "UTC"
 
 
 # Systems without a boot clock (macOS) use the monotonic clock, which stops during sleep. A lease can then last longer

@@ -46,6 +46,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     probe: tuple[str, ...] = LOCAL_SERVERS
     probe_seconds: float = 0.5
     on_interrupt: Literal["leave", "resume"] = "leave"
+    schedules: bool = True
+    time_zone: str = ""
     owner: str = "local"
     auth: bool = True
     token_file: str = ""
@@ -108,6 +110,8 @@ MEANINGS = {
     "probe": "The addresses of local model servers that are tried when no agent is named.",
     "probe_seconds": "How long this search for model servers may take.",
     "on_interrupt": "Whether a turn whose process died is left for a person (leave), or resumed at once (resume).",
+    "schedules": "Whether this server sends the messages of schedules at their due times.",
+    "time_zone": "The time zone of schedules that name none, such as Europe/Zurich. Without it, the machine's.",
     "owner": "The owner of the first token.",
     "auth": "Whether requests need a token. It can be off only on a loopback address.",
     "token_file": "The file of the first token. Without it: beside the SQLite file, or in the user's data directory.",

@@ -20,6 +20,7 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [
         "backstay.store.postgres.engine",
+        "tests.crash.test_firing_kill",
         "tests.crash.test_process_kill",
         "tests.move.test_killed_move",
         "tests.runtime_processes.agent_programs",

@@ -202,6 +202,15 @@ class BlockingClient(BlockingHandle[Client]):
     search = waits(Client.search)
     follow = iterates(Client.follow)
     import_session = waits(Client.import_session)
+    create_schedule = waits(Client.create_schedule)
+    schedules = waits(Client.schedules)
+    schedule = waits(Client.schedule)
+    schedule_log = waits(Client.schedule_log)
+    pause_schedule = waits(Client.pause_schedule)
+    resume_schedule = waits(Client.resume_schedule)
+    skip_schedule = waits(Client.skip_schedule)
+    run_schedule = waits(Client.run_schedule)
+    delete_schedule = waits(Client.delete_schedule)
 
 
 def _blocking(connecting: Callable[P, Client]) -> Callable[P, BlockingClient]:

@@ -8,6 +8,7 @@ from typing import BinaryIO, Self, TypeVar
 
 from backstay.client import api_calls, file_transfer
 from backstay.client.api_call import ApiCall
+from backstay.client.client_schedules import ClientSchedules
 from backstay.client.event_follower import StreamState, stream_session
 from backstay.client.feed_follower import follow_feed
 from backstay.client.server_connection import Connection
@@ -52,7 +53,7 @@ def connect(url: str, *, token: str, timeout: float = 60.0, retry_seconds: float
     return Client(url, token=token, timeout=timeout, retry_seconds=retry_seconds)
 
 
-class Client:
+class Client(ClientSchedules):
     """The sessions of one owner on a server. Its methods are those of `App`; each is described there.
 
     Args:

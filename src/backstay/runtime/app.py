@@ -28,6 +28,7 @@ from backstay.runtime.observer import Observer
 from backstay.runtime.owner_limits import OwnerLimits, RunningTurns
 from backstay.runtime.owner_scope import OwnerScope
 from backstay.runtime.owner_sessions import OwnerSessions
+from backstay.runtime.schedules.due_timer import DueTimer
 from backstay.runtime.task_supervisor import TaskSupervisor
 from backstay.runtime.timing import Timing
 from backstay.runtime.titles import Titler, give_title
@@ -58,6 +59,7 @@ def open_app(
     per_owner: OwnerLimits | None = None,
     notify: bool = True,
     claim: Claim = "any",
+    schedules: bool = True,
     debug: bool = False,
 ) -> "App":
     """Open an app on the store at a path or URL, to be used with `async with`.
@@ -81,6 +83,8 @@ def open_app(
         notify: Wake followers at once after a write. Without it they notice the write at the next poll.
         claim: With `own`, the app starts only the turns that it sent, and those before them: for an app that closes
             again soon.
+        schedules: Send the messages of schedules at their due times. Without it, without any agent, or with the claim
+            `own`, the app leaves this to other processes.
         debug: Store the traceback of an agent that raises in the reason of its failed turn, where every client sees it.
             It may contain messages of users: use it on a developer's machine only.
 
@@ -111,6 +115,7 @@ def open_app(
         per_owner=per_owner or OwnerLimits(),
         notify=notify,
         claim=claim,
+        schedules=schedules,
         debug=debug,
     )
 
@@ -148,11 +153,13 @@ class App(OwnerSessions):
         per_owner: OwnerLimits,
         notify: bool,
         claim: Claim,
+        schedules: bool,
         debug: bool,
     ) -> None:
         super().__init__(owner)
         self._claim: Claim = claim
         self._debug = debug
+        self._fires_schedules = schedules and claim == "any" and bool(agents)
         self._on_interrupt, self._titler = on_interrupt, titler
         self._compaction, self._pooling, self._per_owner = compaction, pooling, per_owner
         # Without a clock the store uses its own; on PostgreSQL that is the database server's.
@@ -403,6 +410,7 @@ class App(OwnerSessions):
     async def _claim_until_closed(self, supervisor: TaskSupervisor, delay: PollDelay) -> None:
         """Until the app closes: end turns whose holders are dead, and start waiting turns for our agents."""
         version, reaped, closing = -1, 0.0, supervisor.runner.closing
+        timer = DueTimer(supervisor.store, supervisor.runner.served, self._clock or SystemClock())
         failures = 0
         while not closing.is_set():
             claimed, began = False, asyncio.get_running_loop().time()
@@ -412,6 +420,8 @@ class App(OwnerSessions):
                     await self._reap_and_resume(supervisor)
                     supervisor.runner.pool.expire()
                 now = await supervisor.store.version()
+                if self._fires_schedules and (now != version or timer.is_due()):
+                    await timer.fire()
                 if now != version or self._claim_at_next_poll:
                     self._claim_at_next_poll = False
                     claimed = await self._claim_all(supervisor)

@@ -23,6 +23,7 @@ from backstay.runtime.attachments.file_upload import upload_file
 from backstay.runtime.events.follow import follow_all
 from backstay.runtime.events.notifier import Notifier, Subscription
 from backstay.runtime.owner_scope import OwnerScope
+from backstay.runtime.schedules.owner_schedules import OwnerSchedules
 from backstay.runtime.session_handle import Session
 from backstay.runtime.turn_handle import Turn, resume_turn, turn_of
 from backstay.store import Store, commands
@@ -53,7 +54,7 @@ class MultiSubscription:
         return self._subscriptions[session].change
 
 
-class OwnerSessions:
+class OwnerSessions(OwnerSchedules):
     """The sessions of one owner. Commands for another owner are rejected."""
 
     def __init__(self, owner: str, scope: OwnerScope | None = None) -> None:

@@ -43,6 +43,7 @@ from backstay.server.routes import (
     export_routes,
     history_routes,
     mark_routes,
+    schedule_routes,
     session_routes,
     snapshot_routes,
     turn_routes,
@@ -64,6 +65,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
     *attachment_routes.OPERATIONS,
     *export_routes.OPERATIONS,
     *event_routes.OPERATIONS,
+    *schedule_routes.OPERATIONS,
     *access_routes.OPERATIONS,
     *about_routes.OPERATIONS,
 )
@@ -103,6 +105,7 @@ class Server:
             notify=settings.notify,
             titler=first_words if settings.titles else None,
             timing=Timing(grace=settings.grace_seconds),
+            schedules=settings.schedules,
             debug=settings.debug,
             compaction=_compaction(settings.compact_tokens),
             per_owner=_per_owner(settings),

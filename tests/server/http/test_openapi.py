@@ -129,6 +129,8 @@ def test_real_responses_match_the_document(client: httpx2.Client) -> None:
     answered(client, session, "one two")
     turn = accepted(client, session, "hello", agent="patient")
     accepted(client, session, "later")
+    wanted = {"when": "day 9:00", "text": "tea?", "address": "chat://telegram/dm/42"}
+    schedule = client.post("/api/schedules", json=wanted).json()["id"]
     for path in (
         f"/api/sessions/{session}",
         f"/api/sessions/{session}/messages",
@@ -140,6 +142,9 @@ def test_real_responses_match_the_document(client: httpx2.Client) -> None:
         f"/api/turns/{turn}/calls",
         "/api/sessions",
         "/api/search?q=one",
+        f"/api/schedules/{schedule}",
+        f"/api/schedules/{schedule}/log",
+        "/api/schedules",
         "/api/tokens",
         "/api/me",
         "/v1/models",
@@ -148,7 +153,9 @@ def test_real_responses_match_the_document(client: httpx2.Client) -> None:
     ):
         answer = client.get(path)
         assert answer.status_code == 200
-        template = path.partition("?")[0].replace(session, "{session}").replace(turn, "{turn}")
+        template = (
+            path.partition("?")[0].replace(session, "{session}").replace(turn, "{turn}").replace(schedule, "{schedule}")
+        )
         validate(spoken, spoken["paths"][template]["get"]["responses"]["200"], answer)
 
 
@@ -196,6 +203,9 @@ def names_in(client: httpx2.Client) -> dict[str, str]:
         "message": client.get(f"/api/sessions/{session}/messages").json()["messages"][0]["id"],
         "upload": client.post("/api/uploads").json()["id"],
         "token": client.post("/api/tokens", json={"name": "doomed"}).json()["token"]["id"],
+        "schedule": client.post("/api/schedules", json={"when": "day 9:00", "text": "tea?", "session": session}).json()[
+            "id"
+        ],
         "blob": "0" * 64,
         "call": "c1",
     }

@@ -61,8 +61,11 @@ def victim(server: RunningServer) -> Iterator[dict[str, str]]:
         client.put(f"/api/uploads/{done}", content=CANARY.encode(), headers=octets)
         blob = client.post(f"/api/uploads/{done}/finish", json={}).json()["hash"]
         token = client.post("/api/tokens", json={"name": CANARY}).json()["token"]["id"]
+        wanted = {"when": "day 9:00", "text": CANARY, "session": session}
+        schedule = client.post("/api/schedules", json=wanted).json()["id"]
         before = seen(client, session)
         yield {
+            "schedule": schedule,
             "session": session,
             "turn": turn,
             "waiting": waiting,

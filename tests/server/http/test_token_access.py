@@ -20,7 +20,15 @@ from tests.server.server_process import serving
 from tests.server.stream_reader import Reader
 
 WRITES = [(one.method, one.path) for one in (*OPERATIONS, *openai.OPERATIONS) if one.method != "GET" and not one.public]
-IDS = {"session": "ses_x", "turn": "trn_x", "message": "msg_x", "token": "tok_x", "upload": "upl_x", "call": "c"}
+IDS = {
+    "session": "ses_x",
+    "turn": "trn_x",
+    "message": "msg_x",
+    "token": "tok_x",
+    "schedule": "sch_x",
+    "upload": "upl_x",
+    "call": "c",
+}
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Turn operations: submit, read, steer, cancel, resume; the queue of waiting turns; approval of tool calls."""
 
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -18,6 +18,9 @@ from backstay.server.http.operation import AnyOperation, Operation
 from backstay.server.http.problems import invalid
 from backstay.server.routes.message_content import MessageBody, content_of
 from backstay.store import commands
+
+B = TypeVar("B")
+Q = TypeVar("Q")
 
 Name = Annotated[str, Meta(min_length=1, max_length=256)]
 
@@ -131,7 +134,7 @@ async def send(call: ApiRequest[SentTurn, NoInput]) -> ApiResponse:
     """Submit an input to a session or to an address; it is durable when the response is sent."""
     sent = call.body
     turn = await call.owned.send(
-        await _target(call),
+        await target(call, sent.session, sent.address),
         content_of(sent),
         agent=sent.agent,
         if_busy=sent.if_busy,
@@ -143,16 +146,15 @@ async def send(call: ApiRequest[SentTurn, NoInput]) -> ApiResponse:
     return submitted(turn)
 
 
-async def _target(call: ApiRequest[SentTurn, NoInput]) -> Address | SessionId:
-    match call.body:
-        case SentTurn(session=str(session), address=None):
-            return session
-        case SentTurn(session=None, address=str(spelling)):
-            return await client_address(
-                spelling, host=call.owned.host, roots=call.service.agent_roots, operator=call.caller.operator
-            )
-        case _:
-            raise invalid("pass either `session` or `address`", hint='{"session": "ses_…", "text": "hello"}')
+async def target(call: ApiRequest[B, Q], session: SessionId | None, address: str | None) -> Address | SessionId:
+    """Return the destination of a message: the session, or the parsed address. Exactly one of them must be given."""
+    if session is not None and address is None:
+        return session
+    if address is None or session is not None:
+        raise invalid("pass either `session` or `address`", hint='{"session": "ses_…", "text": "hello"}')
+    return await client_address(
+        address, host=call.owned.host, roots=call.service.agent_roots, operator=call.caller.operator
+    )
 
 
 async def steer(call: ApiRequest[MessageBody, NoInput]) -> ApiResponse:

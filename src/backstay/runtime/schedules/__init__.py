@@ -1,0 +1,1 @@
+"""Schedules in an open app: their methods, and the timer that fires them."""

@@ -1,0 +1,57 @@
+"""The due timer of an app: fires the schedules that are due, and knows when the next one is."""
+
+import logging
+
+from backstay.clock import Clock
+from backstay.runtime.async_store import AsyncStore
+from backstay.runtime.turns.served_agents import ServedAgents
+from backstay.store import Store, commands
+
+log = logging.getLogger("backstay.runtime")
+
+# The pause after a store that failed, and after another process was first.
+_RETRY, _AGAIN = 1_000, 100
+
+
+class DueTimer:
+    """Fires due schedules of all owners. It reads the store when it has changed, and at the next due time.
+
+    The store decides by its own clock whether a schedule is due. This one only tells when to ask it, by two clocks: a
+    wall clock that jumps forward makes a schedule due at once, and one that was set back delays none.
+    """
+
+    def __init__(self, store: AsyncStore, served: ServedAgents, clock: Clock) -> None:
+        self._store, self._served, self._clock = store, served, clock
+        self._wall: int | None = None
+        self._boot = 0
+        self._failing = False
+
+    def is_due(self) -> bool:
+        """Whether the next due time has come."""
+        return self._wall is not None and (self._clock.now() >= self._wall or self._clock.boot() >= self._boot)
+
+    async def fire(self) -> None:
+        """Fire the schedules that are due. An error is logged once, and the timer tries again after a second."""
+        try:
+            if not len(self._served):
+                return
+            found = await self._store.run(commands.due_schedules(limit=1))
+            if found.due:
+                found = await self._store.call(Store.fire_due, self._served)
+            if self._failing:
+                log.warning("schedules are fired again")
+            self._failing = False
+        except Exception:
+            # Whatever it is, waiting turns are claimed, and the schedules are tried again.
+            if not self._failing:
+                log.warning("schedules could not be fired", exc_info=True)
+            self._failing = True
+            self._wait(_RETRY)
+        else:
+            self._wait(_AGAIN if found.due else None if found.next is None else found.next - found.now)
+
+    def _wait(self, milliseconds: int | None) -> None:
+        if milliseconds is None:
+            self._wall = None
+        else:
+            self._wall, self._boot = self._clock.now() + milliseconds, self._clock.boot() + milliseconds
