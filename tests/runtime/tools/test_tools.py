@@ -122,6 +122,30 @@ async def test_a_tool_that_is_stopped_with_its_turn_is_cancelled_silently(path: 
         assert not any(isinstance(event.body, ToolReturned) for event in await events_of_turn(turn))
 
 
+async def test_a_cancelled_call_leaves_no_task_that_waits_for_the_end_of_its_turn(path: Place) -> None:
+    began = asyncio.Event()
+    left: list[str] = []
+
+    async def function() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    async def agent(turn: AgentTurn) -> AsyncIterator[Body]:
+        try:
+            await turn.call(Tool(name="odd", function=function), {})
+        except asyncio.CancelledError:
+            left.extend(task.get_name() for task in asyncio.all_tasks() if task.get_name() == f"end of {turn.id}")
+            raise
+        yield Text("never")
+
+    async with backstay.open(path, agent=agent) as app:
+        turn = await (await app.session()).send("work")
+        await began.wait()
+        assert isinstance(await turn.cancel(), Cancelled)
+
+    assert left == []
+
+
 async def answer() -> str:
     await asyncio.sleep(0)
     return "tea"

@@ -1,6 +1,5 @@
 """The tools of a model: their descriptions, the validation of calls, and their execution."""
 
-import asyncio
 import logging
 import re
 from collections.abc import Iterable, Sequence
@@ -13,6 +12,7 @@ from backstay.agents.port import AgentTurn
 from backstay.agents.provider.answer import ModelCall
 from backstay.agents.provider.tool_schema import Parameters, RemoteParameters, typed
 from backstay.agents.tools import Function, MayHaveRun, Tool, ToolFailed, tool
+from backstay.concurrency.child_tasks import run_concurrently
 from backstay.errors import ConfigError, Rejected
 from backstay.model.codec import check_body
 from backstay.model.content import Json, ToolCall, ToolResult
@@ -97,13 +97,7 @@ class Toolbox:
 
     async def run(self, turn: AgentTurn, calls: Sequence[RequestedToolCall]) -> list[ToolResult]:
         """Run the calls concurrently through the turn's ledger, started in their order."""
-        tasks = [asyncio.create_task(_made(turn, call), name=f"tool {call.tool.name}") for call in calls]
-        try:
-            return await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        return await run_concurrently([_made(turn, call) for call in calls], "tool call")
 
     def _put(self, given: Tool) -> None:
         if not _NAME(given.name):

@@ -10,6 +10,7 @@ from typing import Literal
 import httpx2
 import msgspec
 
+from backstay.concurrency.child_tasks import run_concurrently
 from backstay.errors import ConfigError
 
 Finding = Literal["models", "no models", "something else", "too slow", "nothing"]
@@ -81,8 +82,7 @@ async def find_servers(places: Iterable[str], seconds: float) -> tuple[LocalServ
         return ()
     # Loopback needs no proxy, and a redirect would lead to another host.
     async with httpx2.AsyncClient(trust_env=False, verify=False, timeout=seconds) as client:  # loopback
-        probes = [_probe(client, name, url, seconds) for name, url in named]
-        return tuple(await asyncio.gather(*probes))
+        return tuple(await run_concurrently([_probe(client, name, url, seconds) for name, url in named]))
 
 
 def find_acp_commands(path: str | None) -> tuple[AcpCommand, ...]:

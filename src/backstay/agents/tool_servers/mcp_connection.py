@@ -14,6 +14,7 @@ from backstay.agents.tool_servers.remote_tool import offered_tools
 from backstay.agents.tool_servers.server_streams import streams_to
 from backstay.agents.tool_servers.tool_server import ToolServer
 from backstay.agents.tools import MayHaveRun, ToolFailed
+from backstay.concurrency.child_tasks import wait_for_first
 from backstay.errors import BackstayError
 from backstay.model.content import Json
 
@@ -134,17 +135,9 @@ class McpConnection:
                 self.offered = await offered_tools(session)
                 if not self._opened.done():
                     self._opened.set_result(session)
-                await self._until_over(streams.ended)
+                await wait_for_first(streams.ended, self._stopping)
         except Exception as error:  # noqa: BLE001  # foreign: the callers get it as a `ToolFailed`
             self._fail(error)
-
-    async def _until_over(self, ended: asyncio.Event) -> None:
-        waits = [asyncio.create_task(event.wait()) for event in (ended, self._stopping)]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waits:
-                task.cancel()
 
     def _fail(self, error: Exception) -> None:
         while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:

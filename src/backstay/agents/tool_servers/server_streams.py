@@ -22,6 +22,7 @@ from backstay.agents.programs.environment import child_environment
 from backstay.agents.roots import AgentRoots
 from backstay.agents.tool_servers.tool_server import ToolServer
 from backstay.agents.tools import ToolFailed
+from backstay.concurrency.child_tasks import child_tasks, run_to_end
 
 log = logging.getLogger("backstay.agents.tool_servers")
 
@@ -56,8 +57,8 @@ async def _pipes(
     finally:
         for stream in (to_session, received, sent, from_session):
             stream.close()
-        # A task of its own: a cancellation of this one does not leave the program running.
-        await asyncio.shield(asyncio.create_task(_end(child, (reading, writing)), name=f"end of {server.name}"))
+        # A cancellation of this task does not leave the program running.
+        await run_to_end(_end(child, (reading, writing)), f"end of {server.name}")
 
 
 async def _end(child: Child, tasks: Iterable["asyncio.Task[None]"]) -> None:
@@ -65,12 +66,9 @@ async def _end(child: Child, tasks: Iterable["asyncio.Task[None]"]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    draining = asyncio.create_task(_drain(child))
-    try:
+    async with child_tasks() as start:
+        start(_drain(child))
         await child.close()
-    finally:
-        draining.cancel()
-        await asyncio.gather(draining, return_exceptions=True)
 
 
 async def _drain(child: Child) -> None:

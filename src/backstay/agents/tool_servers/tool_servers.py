@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from backstay.agents.tool_servers.tool_server import ToolServer, require_sdk
 from backstay.agents.tools import ToolFailed
+from backstay.concurrency.child_tasks import child_tasks, run_concurrently
 from backstay.model.content import Json
 
 if TYPE_CHECKING:
@@ -112,13 +113,18 @@ class ToolServers:
         """Return the tools of all servers. Those that do not run are started, at the same time."""
         if not self._servers:
             return ()
-        found = await asyncio.gather(*(link.tools() for link in self._here()))
+        found = await run_concurrently([link.tools() for link in self._here()])
         return tuple(tool for tools in found for tool in tools)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
-        links = self._links.pop(asyncio.get_running_loop(), [])
-        await asyncio.gather(*(link.aclose() for link in links))
+        async with child_tasks() as start:
+            closings = [start(link.aclose()) for link in self._links.pop(asyncio.get_running_loop(), [])]
+            if closings:
+                # Not `gather`: if one cannot be closed, the others still are.
+                await asyncio.wait(closings)
+            for closing in closings:
+                closing.result()
 
     def _here(self) -> list[_ServerLink]:
         loop = asyncio.get_running_loop()

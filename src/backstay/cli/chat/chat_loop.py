@@ -20,6 +20,7 @@ from backstay.cli.chat.terminal_style import PROMPT
 from backstay.cli.commands.lineage_command import drawn
 from backstay.cli.output import safe_text, screen
 from backstay.cli.output.document_files import ENDINGS, Kind, kind_of, save
+from backstay.concurrency.child_tasks import child_tasks, run_concurrently
 from backstay.errors import BackstayError, HistoryChanged, InvalidPayload, NotFound, NothingToDo, StoreUnavailable
 from backstay.model.addresses.address import Address
 from backstay.model.content import Attachment
@@ -394,13 +395,7 @@ class ChatLoop:
 
     async def _turns(self, named: Iterable[TurnId]) -> list[TurnInfo]:
         """Read these turns concurrently. If one cannot be read, no read is left running."""
-        tasks = [asyncio.create_task(self._exchange.turn(turn), name=f"backstay {turn}") for turn in named]
-        try:
-            return await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        return await run_concurrently([self._exchange.turn(turn) for turn in named], "backstay turn")
 
     async def _watch(self, session: SessionId) -> None:
         """Show the events of the session as they arrive."""
@@ -444,11 +439,8 @@ class ChatLoop:
             if watching is None or watching.done():
                 return
             self._news.clear()
-            news = asyncio.create_task(self._news.wait(), name="backstay news")
-            try:
-                await _wait_for_first(news, watching)
-            finally:
-                await _cancel_and_wait(news)
+            async with child_tasks() as start:
+                await _wait_for_first(start(self._news.wait(), "backstay news"), watching)
 
     async def _last_event(self) -> int:
         """Return the number of the last event; retry while the store or server is unavailable."""

@@ -4,9 +4,9 @@ The next line is read when the turn of the line before has ended, or when a tool
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import aclosing, asynccontextmanager
-from typing import Literal, Protocol, TypeVar
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Literal
 from uuid import uuid4
 
 import msgspec
@@ -15,18 +15,14 @@ from backstay.cli.chat.chat_io import PipeInput, TypedLine
 from backstay.cli.chat.exchange import Exchange
 from backstay.cli.output import screen
 from backstay.cli.output.exit_status import ENDINGS, Exit
+from backstay.concurrency.child_tasks import child_tasks
 from backstay.errors import InvalidPayload, NotFound, NothingToDo
 from backstay.model.event import ApprovalDecided, Event, ToolCalled, ToolReturned, TurnEnded, TurnFolded
 from backstay.model.ids import TurnId
 from backstay.model.session import SessionInfo
 from backstay.model.turn import Completed, Interrupted, Outcome
 
-T = TypeVar("T")
 _HINT = 'Write {"text": "…"} to send a message, or {"call": "…", "approved": true} to approve a tool call.'
-
-
-class _Start(Protocol):
-    def __call__(self, coroutine: Coroutine[object, object, T]) -> "asyncio.Task[T]": ...
 
 
 class SendText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,7 +52,7 @@ class JsonChat:
     async def run(self, program: PipeInput) -> Exit:
         """Execute the program's input; return the status of its first turn that did not complete, if there is one."""
         lines: asyncio.Queue[str | None] = asyncio.Queue()
-        async with _task_group() as start:
+        async with child_tasks() as start:
             writer = start(self._write_events())
             execution = start(self._execute_all(lines, program))
             stop = start(_read_inputs(lines, program))
@@ -170,21 +166,3 @@ def _parse(line: str) -> SendText | Decide:
         return msgspec.convert(value, SendText)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise InvalidPayload(f"invalid line of input: {error}", hint=_HINT) from error
-
-
-@asynccontextmanager
-async def _task_group() -> AsyncIterator[_Start]:
-    """A group of tasks; all are cancelled and awaited when the block is left."""
-    tasks: list[asyncio.Task[object]] = []
-
-    def start(coroutine: Coroutine[object, object, T]) -> "asyncio.Task[T]":
-        task = asyncio.create_task(coroutine)
-        tasks.append(task)
-        return task
-
-    try:
-        yield start
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
 from typing import TypeVar
 
 from backstay.agents.tools import MayHaveRun, Tool, ToolFailed
+from backstay.concurrency.child_tasks import child_tasks
 from backstay.errors import InvalidPayload, LeaseLost, Rejected, StoreError
 from backstay.model.addresses.address import Address, WorkspaceAddress
 from backstay.model.codec import check_body
@@ -281,15 +282,15 @@ class LiveTurn:
         # The end of the turn waits for this task: after its cancellation a tool may still have to clean up.
         self._children.add(task)
         task.add_done_callback(self._forget)
-        over = asyncio.create_task(self._recorder.over.wait(), name=f"end of {self.id}")
         try:
-            await asyncio.wait({task, over}, return_when=asyncio.FIRST_COMPLETED)
+            async with child_tasks() as start:
+                over = start(self._recorder.over.wait(), f"end of {self.id}")
+                await asyncio.wait({task, over}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 raise TurnHasEnded(f"{self.id} has ended")
             return task.result()
         finally:
             task.cancel()
-            over.cancel()
 
     def _forget(self, task: "asyncio.Task[object]") -> None:
         self._children.discard(task)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from backstay.concurrency.child_tasks import wait_for_first
 from backstay.config import Settings
 from backstay.errors import ConfigError
 from backstay.server.process.readiness import WorkersWaiting, reason_for
@@ -87,7 +88,7 @@ class Supervisor:
             if changed is not None and (changed.is_set() or process.returncode == CONFIG_ERROR):
                 # An agent that cannot be loaded is being written: the log has its error, and the next change restarts.
                 await stand_in.forget(number)
-                await self._first(changed, self._stopping)
+                await wait_for_first(changed, self._stopping)
                 log.info("worker reloads", extra={"pid": process.pid})
                 continue
             if process.returncode == CONFIG_ERROR:
@@ -153,7 +154,7 @@ class Supervisor:
         """
         ended = asyncio.create_task(process.wait(), name=f"end of worker {process.pid}")
         events = (self._stopping,) if changed is None else (self._stopping, changed)
-        stopping = asyncio.create_task(self._first(*events), name=f"stop of worker {process.pid}")
+        stopping = asyncio.create_task(wait_for_first(*events), name=f"stop of worker {process.pid}")
         try:
             await asyncio.wait({ended, stopping}, return_when=asyncio.FIRST_COMPLETED)
             return self._stopping.is_set()
@@ -177,16 +178,6 @@ class Supervisor:
                 with suppress(ProcessLookupError):
                     process.kill()
             await ended
-
-    async def _first(self, *events: asyncio.Event) -> None:
-        """Wait until one of these events is set."""
-        waiting = [asyncio.create_task(event.wait(), name="backstay supervisor waits") for event in events]
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in waiting:
-                one.cancel()
-            await asyncio.gather(*waiting, return_exceptions=True)
 
     async def _pause(self, seconds: float) -> None:
         try:
