@@ -66,12 +66,12 @@ def tell_broken(
 
 
 @contextmanager
-def running(folder: Path, place: Place, *arguments: str) -> "Iterator[subprocess.Popen[str]]":
+def running(folder: Path, place: Place | None, *arguments: str, **more: str) -> "Iterator[subprocess.Popen[str]]":
     """The command while it runs; killed at the end if it still does."""
     process = subprocess.Popen(
         [str(COMMAND), *arguments],
         cwd=folder,
-        env=environment(folder, place, PYTHONUNBUFFERED="1"),
+        env=environment(folder, place, PYTHONUNBUFFERED="1", **more),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

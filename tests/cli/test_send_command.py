@@ -104,7 +104,6 @@ def test_an_invalid_message_is_rejected_and_creates_nothing(
     [
         ("--session", "ses_1", "--last", "hello"),
         ("--scope", "run", "hello"),
-        ("--request-id", "1", "hello"),
         ("--if-busy", "shout", "hello"),
         ("--unknown", "hello"),
     ],
@@ -228,6 +227,14 @@ def test_an_agent_that_was_never_served_is_refused_and_leaves_no_session(
     assert refused.err.startswith("error: no process serves an agent called 'typo'")
     assert "--allow-unserved" in refused.err
     assert len(run_cli("list", "--json").json["sessions"]) == 1
+
+
+def test_a_request_without_a_session_is_answered_once(run_cli: RunCli) -> None:
+    first = run_cli("send", *ECHO, "--request-id", "new-1", "--json", "hello").json
+    again = run_cli("send", *ECHO, "--request-id", "new-1", "--json", "hello").json
+
+    assert (again["turn"], again["text"], again["repeated"]) == (first["turn"], "heard hello", True)
+    assert sessions(run_cli) == [first["session"]]
 
 
 def test_a_turn_sent_with_no_wait_waits_for_a_process_that_serves_its_agent(run_cli: RunCli) -> None:

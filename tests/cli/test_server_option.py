@@ -1,7 +1,11 @@
 """Every command about sessions works on a server as it does on a database."""
 
 import json
+import socket
+import socketserver
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -9,7 +13,8 @@ import pytest
 from backstay import open_store
 from backstay.cli.main import commands
 from backstay.model import message
-from tests.cli.installed_command import CommandResult, run_cli_in
+from tests.cli.forked_command import PATIENCE
+from tests.cli.installed_command import CommandResult, run_cli_in, running
 from tests.server.agents import AGENTS
 from tests.server.running_server import RunningServer, run_server
 
@@ -170,3 +175,53 @@ def test_show_tells_turns_outcomes_and_calls_that_may_have_run(shared: RunningSe
     after = far(tmp_path, server, "show", asking, "--json").json
     assert [turn["outcome"]["type"] for turn in after["turns"]] == ["cancelled"]
     assert "The last turn was cancelled" in far(tmp_path, server, "show", asking).out
+
+
+class Holder(socketserver.ThreadingTCPServer):
+    """A proxy before this port. It holds requests that would start a turn, and says so."""
+
+    daemon_threads = True
+
+    def __init__(self, port: int) -> None:
+        self.port, self.held = port, threading.Event()
+        super().__init__(("127.0.0.1", 0), HeldConnection)
+
+
+class HeldConnection(socketserver.BaseRequestHandler):
+    """One connection of a client; its bytes go to the server until one of them would start a turn."""
+
+    server: Holder
+
+    def handle(self) -> None:
+        with socket.create_connection(("127.0.0.1", self.server.port)) as upwards:
+            threading.Thread(target=_copy, args=(upwards, self.request), daemon=True).start()
+            while data := self.request.recv(65_536):
+                if b"/turns" in data.split(b"\r\n", 1)[0]:
+                    self.server.held.set()
+                    continue
+                upwards.sendall(data)
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(65_536):
+            target.sendall(data)
+
+
+def test_a_sender_that_is_killed_before_its_message_arrives_leaves_no_session(
+    shared: RunningServer, tmp_path: Path
+) -> None:
+    server = shared.for_somebody_new()
+    with Holder(server.port) as proxy:
+        serving = threading.Thread(target=proxy.serve_forever, daemon=True)
+        serving.start()
+        arguments = ("send", "hello", "--server", f"http://127.0.0.1:{proxy.server_address[1]}")
+        with running(tmp_path, None, *arguments, BACKSTAY_TOKEN=server.token()) as process:
+            assert proxy.held.wait(PATIENCE)
+            process.kill()
+            process.wait(PATIENCE)
+        proxy.shutdown()
+        serving.join(PATIENCE)
+
+    with server.client() as client:
+        assert client.get("/api/sessions").json()["sessions"] == []

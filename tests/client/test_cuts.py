@@ -121,6 +121,16 @@ async def test_answers_that_are_cut_off_anywhere_are_asked_for_again(place: Plac
     assert file.getvalue().endswith(b"\n")
 
 
+async def test_a_message_whose_answer_was_lost_begins_one_session(place: Place) -> None:
+    with run_server(place, AGENTS) as server:
+        async with cutting(server.port) as (url, cutter), backstay.connect(url, token=server.token()) as client:
+            cutter.cut(b"POST /api/turns", after=1, times=2)
+            turn = await client.send(None, "hello")
+            assert await turn.outcome() == Completed()
+            assert cutter.times == 0
+            assert [session.id for session in (await client.sessions()).sessions] == [turn.session]
+
+
 @BOTH
 async def test_a_follower_and_a_sender_survive_a_killed_server(place: Place, tmp_path: Path) -> None:
     port, agents = free_port(), agent_options("scripted")

@@ -65,6 +65,19 @@ async def test_a_repeated_request_is_the_first_turn_wherever_the_address_leads(o
             await app.send(CHAT, "something else", request_id="telegram/42/1")
 
 
+async def test_a_message_to_no_session_begins_one_and_a_rejected_message_leaves_none(opened: Opened) -> None:
+    async with opened as app:
+        first = await app.send(None, "hello", request_id="new/1")
+        again = await app.send(None, "hello", request_id="new/1")
+        other = await app.send(None, "hello")
+        with pytest.raises(UnknownAgent):
+            await app.send(None, "hello", agent="nobody")
+
+        assert (again.id, again.session, again.repeated) == (first.id, first.session, True)
+        assert {session.id for session in (await app.sessions()).sessions} == {first.session, other.session}
+        assert {await first.outcome(), await other.outcome()} == {Completed()}
+
+
 async def test_the_queue_is_read_edited_reordered_and_withdrawn(opened: Opened) -> None:
     async with opened as app:
         session = await app.session(agent="patient")

@@ -219,7 +219,7 @@ def lineage(session: SessionId) -> ApiCall[WindowRows]:
 
 
 def send(
-    to: Address | SessionId,
+    to: Address | SessionId | None,
     content: Content,
     *,
     agent: str | None,
@@ -229,7 +229,7 @@ def send(
     ttl: Ttl | None,
     allow_unserved: bool,
 ) -> ApiCall[SubmittedTurn]:
-    """Send a message to a session or an address."""
+    """Send a message to a session, an address or a new session."""
     place = {"address": to.spelling} if isinstance(to, Address) else {"session": to}
     rest = {"agent": agent, "if_busy": if_busy, "allow_unserved": allow_unserved, "ttl": ttl}
     return _submission("api/turns", {**_content(content), **place, **rest}, request_id, expect_revision)

@@ -180,7 +180,7 @@ class Client(ClientSchedules):
 
     async def send(
         self,
-        to: Address | SessionId,
+        to: Address | SessionId | None,
         content: Content,
         *,
         agent: str | None = "default",
@@ -190,7 +190,7 @@ class Client(ClientSchedules):
         ttl: Ttl | None = None,
         allow_unserved: bool = False,
     ) -> TurnClient:
-        """Send a message to a session or to an address; see `App.send`."""
+        """Send a message to a session, to an address or to a new session; see `App.send`."""
         call = api_calls.send(
             to,
             content,

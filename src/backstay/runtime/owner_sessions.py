@@ -183,7 +183,7 @@ class OwnerSessions(OwnerSchedules):
 
     async def send(
         self,
-        to: Address | SessionId,
+        to: Address | SessionId | None,
         content: Content,
         *,
         agent: str | None = "default",
@@ -193,12 +193,12 @@ class OwnerSessions(OwnerSchedules):
         ttl: Ttl | None = None,
         allow_unserved: bool = False,
     ) -> Turn:
-        """Send a message to a session, or to an address. The session of the address is created if needed.
+        """Send a message to a session, to an address, or to a new session, which begins with the message.
 
-        The message is durable when this returns. The agent answers in the background.
+        The message is durable when this returns, together with the session. The agent answers in the background.
 
         Args:
-            to: A session id or an address.
+            to: A session id, an address, whose session is created if needed, or None for a new session.
             content: The message.
             agent: The agent that answers. None: the agent of the last turn of the session, or else `default`.
             request_id: Names one request of its owner. Repeating it returns the same
@@ -220,7 +220,7 @@ class OwnerSessions(OwnerSchedules):
             SessionEnded: The session was ended.
             SessionExpired: The session has expired.
             UnknownAgent: No process serves or has served the agent.
-            QuotaExceeded: The owner has reached its limit of stored bytes.
+            QuotaExceeded: The owner has reached its limit of stored bytes or of sessions.
             InvalidPayload: An argument is not valid.
             TooLarge: The message is too long.
         """

@@ -5,10 +5,11 @@ import sys
 import msgspec
 import pytest
 
-from backstay.errors import InvalidPayload, LeaseLost, NotFound
+from backstay.errors import InvalidPayload, LeaseLost, NotFound, RequestMismatch, UnknownAgent
 from backstay.model import event, message
 from backstay.model.content import Body, Custom, Part, Text, Thought, ToolCall, ToolResult, Usage
 from backstay.model.limits import Limits
+from backstay.model.session import Ttl
 from backstay.model.turn import Cancelled, Completed, Failed, Inbox, Outcome
 from backstay.store import Store
 from backstay.testing.manual_clock import ManualClock
@@ -48,6 +49,41 @@ class TurnContract(ContractBase):
         (said,) = said_in(other, proof.session)
         assert said == proof.input
         assert (said.role, said.parts, said.turn, said.partial) == ("user", (Text("hello"),), proof.id, False)
+
+    def test_an_input_without_a_destination_begins_a_session_in_the_same_transaction(
+        self, store: Store, other: Store
+    ) -> None:
+        accepted = store.submit(None, "hello", owner=ME, agent=AGENT, start=True, ttl=Ttl(idle=60.0))
+
+        (session,) = other.list(owner=ME).sessions
+        assert session == accepted.session
+        assert (session.id, session.running) == (accepted.turn.session, accepted.turn.id)
+        assert session.expires_at is not None
+        assert texts(other, session.id) == ["hello"]
+        assert store.submit(None, "hello", owner=ME).session.id != session.id
+
+    def test_a_repeated_input_without_a_destination_is_the_first_turn(self, store: Store, other: Store) -> None:
+        first = store.submit(None, "hello", owner=ME, request_id="r1")
+
+        for to in (None, first.session.id):
+            again = other.submit(to, "hello", owner=ME, request_id="r1")
+            assert (again.turn.id, again.session.id, again.repeated) == (first.turn.id, first.session.id, True)
+        with pytest.raises(RequestMismatch):
+            store.submit(None, "something else", owner=ME, request_id="r1")
+        with pytest.raises(RequestMismatch):
+            store.submit(room(), "hello", owner=ME, request_id="r1")
+        store.submit(room(), "hello", owner=ME, request_id="r2")
+        with pytest.raises(RequestMismatch):
+            store.submit(None, "hello", owner=ME, request_id="r2")
+
+    def test_a_rejected_input_without_a_destination_leaves_no_session(self, store: Store) -> None:
+        store.register_agents([AGENT])
+        with pytest.raises(UnknownAgent):
+            store.submit(None, "hello", owner=ME, agent="nobody", allow_unserved=False)
+        with pytest.raises(InvalidPayload):
+            store.submit(None, " ", owner=ME)
+
+        assert store.list(owner=ME).sessions == ()
 
     def test_a_started_turn_is_shown_with_its_holder(self, store: Store, other: Store, clock: ManualClock) -> None:
         proof = start(store, room(), agent="cook")

@@ -12,7 +12,7 @@ from backstay.cli.answering import AgentOptions, AnyApp, AnyTurn
 from backstay.cli.options import CommandOptions, session_options
 from backstay.cli.output import screen
 from backstay.cli.session_names import SESSION, find, workspace
-from backstay.errors import Conflict, NotFound, Rejected
+from backstay.errors import NotFound
 from backstay.model.addresses.address import Address, WorkspaceAddress
 from backstay.model.ids import SessionId
 from backstay.model.turn import IfBusy
@@ -78,29 +78,20 @@ def send(
         raise click.UsageError("Give only one of --session, --address, --workspace and --last.")
     if scope is not None and directory is None:
         raise click.UsageError("--scope needs --workspace.")
-    if request_id is not None and not (session or address or directory or last):
-        raise click.UsageError("--request-id needs a session: add --session, --address, --workspace or --last.")
     words = answering.text_of(text, optional=bool(attach))
     selected = answering.agent_options(options, agent)
     to = _target(options, session, address, directory, scope, last=last)
 
     def send(app: AnyApp) -> AnyTurn:
-        content = answering.with_files(app, words, attach)
-        place = app.session().id if to is None else to
-        try:
-            turn = app.send(
-                place,
-                content,
-                request_id=request_id,
-                if_busy=if_busy,
-                agent=selected.name or "default",
-                # Without --agent there is no name to misspell: any later `backstay` serves the default agent.
-                allow_unserved=allow_unserved or agent is None,
-            )
-        except (Rejected, Conflict):
-            if to is None:
-                app.session(place).delete()
-            raise
+        turn = app.send(
+            to,
+            answering.with_files(app, words, attach),
+            request_id=request_id,
+            if_busy=if_busy,
+            agent=selected.name or "default",
+            # Without --agent there is no name to misspell: any later `backstay` serves the default agent.
+            allow_unserved=allow_unserved or agent is None,
+        )
         _note_session(turn, to)
         return turn
 

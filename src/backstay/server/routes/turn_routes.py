@@ -38,7 +38,7 @@ class NewTurn(MessageBody, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class SentTurn(NewTurn, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An input for a session, or for an address whose session is created if there is none."""
+    """An input for a session, for an address whose session is created if there is none, or else for a new session."""
 
     session: SessionId | None = None
     address: Annotated[str, Meta(max_length=8_192)] | None = None
@@ -131,10 +131,10 @@ async def submit(call: ApiRequest[NewTurn, NoInput]) -> ApiResponse:
 
 
 async def send(call: ApiRequest[SentTurn, NoInput]) -> ApiResponse:
-    """Submit an input to a session or to an address; it is durable when the response is sent."""
+    """Submit an input to a session, an address or a new session; it is durable when the response is sent."""
     sent = call.body
     turn = await call.owned.send(
-        await target(call, sent.session, sent.address),
+        None if sent.session is None and sent.address is None else await target(call, sent.session, sent.address),
         content_of(sent),
         agent=sent.agent,
         if_busy=sent.if_busy,
@@ -265,7 +265,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="POST",
         path="/api/turns",
         name="send_turn",
-        summary="Submit a message to a session, or to an address. The response means that it is durable.",
+        summary="Submit a message to a session, an address or a new session. The response means that it is durable.",
         run=send,
         body=SentTurn,
         query=NoInput,

@@ -18,7 +18,7 @@ from backstay.store.verbs.turns.submission import TurnRequest
 
 
 def submit(
-    to: Address | SessionId,
+    to: Address | SessionId | None,
     content: Content,
     *,
     owner: str,
@@ -33,7 +33,7 @@ def submit(
     """Accept an input, in one transaction with all it needs: address, session, turn, message, lease.
 
     Args:
-        to: A session, or an address. The session of the address is created if needed.
+        to: A session, or an address, whose session is created if needed, or None for a new session.
         content: The input.
         owner: The owner of the session.
         agent: The agent that answers. None: the agent of the last turn of the session, or else `default`.
@@ -57,12 +57,12 @@ def submit(
         SessionEnded: The session was ended.
         SessionExpired: The session has expired.
         UnknownAgent: No process serves or has served the agent.
-        QuotaExceeded: The owner has reached its limit of stored bytes.
+        QuotaExceeded: The owner has reached its limit of stored bytes or of sessions.
         InvalidPayload: An argument is not valid.
         TooLarge: The input is too long.
     """
     request = TurnRequest(
-        to=check_target(to),
+        to=None if to is None else check_target(to),
         owner=owner,
         id=request_id,
         agent=agent,

@@ -83,6 +83,11 @@ def lock_at(tx: Transaction, address: Address, owner: str, ttl: Ttl | None) -> S
     return SessionAt(scope, "replaced", generation)
 
 
+def begin(tx: Transaction, owner: str, ttl: Ttl | None) -> SessionScope:
+    """Create a session without an address for an input that follows in this transaction; it stays locked."""
+    return _create(tx, owner, None, ttl)
+
+
 def create(tx: Transaction, owner: str, ttl: Ttl | None, metadata: Mapping[str, str] | None = None) -> SessionInfo:
     """Create a session without an address."""
     if metadata:

@@ -51,14 +51,19 @@ class _Claimable(NamedTuple):
     owner: str
 
 
+# Stands for the destination in the key of a request that began a session.
+_NEW_SESSION = "new session"
 _TURN_OF_REQUEST = Rows("turn_of_request", _RequestedTurn)
 _CLAIMABLE = Rows("claimable", _Claimable)
 
 
 class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of a sender, without its content. `start` names the agents that the sending worker serves."""
+    """The options of a sender, without its content. `start` names the agents that the sending worker serves.
 
-    to: Address | SessionId
+    Without a destination, the input begins a new session.
+    """
+
+    to: Address | SessionId | None
     owner: str
     id: str | None = None
     agent: str | None = None
@@ -100,6 +105,8 @@ def _request_keys(tx: Transaction, request: TurnRequest) -> list[bytes]:
     if request.id is None:
         return []
     to = request.to
+    if to is None:
+        return [request_key(request.owner, _NEW_SESSION, request.id)]
     if isinstance(to, Address):
         named = [to.key]
         spellings = values(tx, "addresses_beside", owner=request.owner, key=bytes.fromhex(to.key))
@@ -288,8 +295,10 @@ def claim_in(tx: Transaction, session: SessionId, owner: str, names: Collection[
 
 
 def lock_destination(tx: Transaction, request: TurnRequest) -> SessionScope:
-    """Lock the session that the request is sent to, which must be open and at the expected revision."""
-    if isinstance(request.to, Address):
+    """Lock the session that the request is sent to, or a new one. It must be open and at the expected revision."""
+    if request.to is None:
+        scope = session_changes.begin(tx, request.owner, request.ttl)
+    elif isinstance(request.to, Address):
         scope = session_changes.lock_at(tx, request.to, request.owner, request.ttl).scope
     else:
         scope = lifecycle.lock_and_reap(tx, request.to, request.owner)
@@ -329,7 +338,7 @@ def _already(tx: Transaction, request: TurnRequest, fingerprint: bytes | None) -
     check_name("the request id", request.id, tx.limits.name_bytes)
     if isinstance(request.to, Address):
         tx.expect("addresses_beside", owner=request.owner, key=bytes.fromhex(request.to.key))
-    else:
+    elif request.to is not None:
         tx.expect("addresses_of", session=request.to, owner=request.owner)
         tx.expect("session_row", session=request.to, owner=request.owner)
     first = _TURN_OF_REQUEST.one(tx, owner=request.owner, request_id=request.id)
