@@ -5,7 +5,8 @@ from typing import get_args
 import msgspec
 
 from backstay.model.event import Event, EventBody
-from reference.markdown import code, prose, table, whole
+from backstay.server.http.docstrings import parse
+from reference.markdown import code, prose, table, type_name, whole
 
 INTRODUCTION = """\
 The event log of a session has no gaps. `turn.events()`, `session.follow()`, `GET /api/sessions/{session}/events` and
@@ -21,13 +22,16 @@ BODIES = """\
 
 def page() -> str:
     """The page."""
-    around = [[code(field.encode_name), _type(field.type)] for field in msgspec.structs.fields(Event)]
+    meanings = {name: text for section in parse(Event.__doc__).sections for name, text in section.entries.items()}
+    around = [
+        [code(field.encode_name), _type(field.type), meanings[field.name]] for field in msgspec.structs.fields(Event)
+    ]
     bodies = [[code(_kind(body)), _fields(body), prose(body.__doc__)] for body in get_args(EventBody)]
     return whole(
         "Events",
         INTRODUCTION,
         AROUND,
-        table(["field", "type"], around),
+        table(["field", "type", "meaning"], around),
         BODIES,
         table(["kind", "fields", "meaning"], bodies),
     )
@@ -42,6 +46,4 @@ def _fields(body: type[msgspec.Struct]) -> str:
 
 
 def _type(kind: object) -> str:
-    if kind is EventBody:
-        return "one of the bodies below"
-    return code(kind.__name__ if isinstance(kind, type) else str(kind).replace("backstay.model.", ""))
+    return "one of the bodies below" if kind is EventBody else code(type_name(kind))

@@ -2,17 +2,18 @@
 
 import inspect
 from collections.abc import Callable, Iterator
-from types import ModuleType, UnionType
-from typing import Annotated, Literal, Union, get_args, get_origin
+from types import ModuleType
+from typing import get_args, get_type_hints
 
 import msgspec
 
 import backstay
-from backstay import agents, testing
+from backstay import agents, commands, events, testing
 from backstay.runtime.session_handle import Session
 from backstay.runtime.turn_handle import Turn
+from backstay.server.http.docstrings import parse
 from backstay.store import Store
-from reference.markdown import code, description, whole
+from reference.markdown import code, description, type_name, whole
 
 # Their methods have sections of their own, or are those of another class.
 ELSEWHERE = {
@@ -27,6 +28,31 @@ ELSEWHERE = {
     backstay.Store,
     backstay.Turn,
 }
+# Other methods of these serve the runtime or the server of a model.
+SHOWN: dict[type, set[str]] = {
+    agents.AcpAgent: set(),
+    agents.ProviderBackoff: set(),
+    backstay.Pool: {"statistics", "trim", "expire"},
+    testing.ModelHold: {"reached", "wait", "release"},
+    testing.ScriptedModel: {"openai_url", "anthropic_url", "gemini_url", "requests", "answers_left"},
+}
+# Longer unions first: one may contain another.
+ALIASES: dict[object, str] = {
+    agents.AgentLike: "AgentLike",
+    testing.ModelAnswer: "ModelAnswer",
+    backstay.Content: "Content",
+    backstay.Body: "Body",
+    backstay.Part: "Part",
+    backstay.FileSource: "FileSource",
+    backstay.Outcome: "Outcome",
+    backstay.MessageLike: "MessageLike",
+    backstay.AppLike: "AppLike",
+    backstay.SessionLike: "SessionLike",
+    backstay.TurnLike: "TurnLike",
+    backstay.IfBusy: "IfBusy",
+    events.EventBody: "EventBody",
+}
+OTHERS = "Programs find these values in results and fields, and never make them."
 INTRODUCTION = """\
 Everything that a program needs is in `backstay`; the [glossary](../glossary.md) defines the terms. The app of
 `backstay.open_blocking` has the same methods as that of `backstay.open`, without `await`. The client of
@@ -53,6 +79,9 @@ def page() -> str:
         *_verbs(Turn),
         "## A store: `with backstay.open_store(…) as store`",
         *_verbs(Store),
+        "## Other values",
+        OTHERS,
+        *_others(),
     )
 
 
@@ -60,54 +89,80 @@ def _names(module: ModuleType) -> Iterator[str]:
     exported = [*module.__all__, *(["open"] if module is backstay else [])]
     for name in sorted(exported, key=str.lower):
         thing = getattr(module, name)
-        shown = f"{name}{_signature(thing)}" if inspect.isfunction(thing) else name
-        yield f"**{code(shown)}**  \n{_described(thing)}"
+        if inspect.isfunction(thing):
+            yield _function(name, thing)
+            continue
+        yield f"**{code(name)}**  \n{_described(thing)}"
         if inspect.isclass(thing) and thing not in ELSEWHERE:
             yield from _members(thing)
+
+
+def _others() -> Iterator[str]:
+    """The values in fields and results that programs read and never make."""
+    for kind in sorted(_reachable(), key=lambda kind: kind.__name__):
+        yield f"**{code(kind.__name__)}**  \n{_described(kind)}"
+
+
+def _reachable() -> set[type]:
+    """The values that public methods and fields lead to and that are not exported."""
+    public = [getattr(module, name) for module in (backstay, agents, commands, events) for name in module.__all__]
+    exported = {thing for thing in public if inspect.isclass(thing)}
+    found: set[type] = set()
+    waiting: list[object] = [
+        annotation
+        for kind in (backstay.App, Session, Turn, Store, agents.AgentTurn)
+        for name, function in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_")
+        for annotation in _annotations(function)
+    ]
+    waiting += exported
+    while waiting:
+        kind = waiting.pop()
+        waiting += get_args(kind)
+        if inspect.isclass(kind) and issubclass(kind, msgspec.Struct) and kind not in found:
+            found.add(kind)
+            waiting += [field.type for field in msgspec.structs.fields(kind)]
+    return found - exported
+
+
+def _annotations(function: Callable[..., object]) -> list[object]:
+    signature = inspect.signature(function)
+    return [signature.return_annotation, *(parameter.annotation for parameter in signature.parameters.values())]
 
 
 def _described(thing: object) -> str:
     """The docstring, with the types of the fields of a value; that of a union is its members."""
     if (members := get_args(thing)) and not inspect.isclass(thing):
-        return f"One of {', '.join(_type(member) for member in members)}."
-    fields = msgspec.structs.fields(thing) if isinstance(thing, type) and issubclass(thing, msgspec.Struct) else ()
-    return description(inspect.getdoc(thing), {field.name: _type(field.type) for field in fields})
+        shown = [repr(member) if isinstance(member, str) else _type(member) for member in members]
+        return f"One of {', '.join(map(code, shown))}."
+    types = _field_types(thing) if inspect.isclass(thing) else {}
+    doc = inspect.getdoc(thing)
+    described = {name for section in parse(doc).sections for name in section.entries}
+    is_value = inspect.isclass(thing) and issubclass(thing, msgspec.Struct)
+    further = [f"{code(name)} ({code(kind)})" for name, kind in types.items() if is_value and name not in described]
+    return "\n\n".join([description(doc, types), *([f"*Further fields*: {', '.join(further)}."] if further else [])])
+
+
+def _field_types(kind: type) -> dict[str, str]:
+    """The types of the fields of a value, or of the parameters with which an object of another class is made."""
+    if issubclass(kind, msgspec.Struct):
+        return {field.name: _type(field.type) for field in msgspec.structs.fields(kind)}
+    if issubclass(kind, BaseException) or kind in ELSEWHERE:
+        return {}
+    return {parameter.name: _type(parameter.annotation) for parameter in inspect.signature(kind).parameters.values()}
 
 
 def _members(kind: type) -> Iterator[str]:
     """The public properties and methods of a class that a program makes or receives."""
     for name, member in vars(kind).items():
-        of_the_class = isinstance(member, classmethod | staticmethod)
         function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
-        if name.startswith("_") or not inspect.getdoc(function):
+        if name.startswith("_") or not inspect.getdoc(function) or name not in SHOWN.get(kind, name):
             continue
         if isinstance(function, property):
-            yield f"**{code(f'{kind.__name__}.{name}')}**  \n{description(function.__doc__)}"
+            yield _property(f"{kind.__name__}.{name}", function)
         elif inspect.isfunction(function):
-            shown = _signature(function, bound=isinstance(member, classmethod))
-            waited = "await " if inspect.iscoroutinefunction(function) and not of_the_class else ""
-            yield f"**{code(f'{waited}{kind.__name__}.{name}{shown}')}**  \n{description(function.__doc__)}"
-
-
-def _type(kind: object) -> str:
-    """A type as it is written, without its modules."""
-    if kind is type(None):
-        return "None"
-    if isinstance(kind, type) and not get_args(kind):
-        return kind.__name__
-    if origin := get_origin(kind):
-        if origin is Callable:
-            return "Callable"
-        parts = [_type(part) for part in get_args(kind) if part is not ...]
-        if origin in (Union, UnionType):
-            return " | ".join(parts)
-        if origin is Annotated:
-            return parts[0]
-        if origin is Literal:
-            return " | ".join(map(repr, get_args(kind)))
-        ends = ", ..." if ... in get_args(kind) else ""
-        return f"{getattr(origin, '__name__', origin)}[{', '.join(parts)}{ends}]"
-    return str(kind).rpartition(".")[2]
+            waited = "await " if inspect.iscoroutinefunction(function) else ""
+            yield _function(f"{waited}{kind.__name__}.{name}", function, bound=isinstance(member, classmethod))
 
 
 def _verbs(kind: type) -> Iterator[str]:
@@ -116,13 +171,26 @@ def _verbs(kind: type) -> Iterator[str]:
         if name.startswith("_"):
             continue
         if isinstance(member, property):
-            yield f"**{code(name)}**  \n{description(member.__doc__)}"
+            yield _property(name, member)
         elif inspect.isfunction(member):
-            yield f"**{code(name + _signature(member))}**  \n{description(member.__doc__)}"
+            yield _function(name, member)
+
+
+def _property(name: str, member: property) -> str:
+    kind = get_type_hints(member.fget).get("return") if member.fget else None
+    return f"**{code(name)}** ({code(_type(kind))})  \n{description(member.__doc__)}"
+
+
+def _function(name: str, function: Callable[..., object], *, bound: bool = False) -> str:
+    signature = inspect.signature(function)
+    types = {parameter.name: _type(parameter.annotation) for parameter in signature.parameters.values()}
+    returned = _type(signature.return_annotation)
+    arrow = "" if returned == "None" else f" → {code(returned)}"
+    return f"**{code(name + _signature(function, bound=bound))}**{arrow}  \n{description(function.__doc__, types)}"
 
 
 def _signature(function: Callable[..., object], *, bound: bool = False) -> str:
-    """The parameters as they are written in a call: names and defaults, without types."""
+    """The parameters as they are written in a call: names and defaults. Their types are in the list below it."""
     shown = []
     star = False
     for parameter in [*inspect.signature(function).parameters.values()][bound:]:
@@ -133,6 +201,10 @@ def _signature(function: Callable[..., object], *, bound: bool = False) -> str:
             shown.append("*")
         shown.append(parameter.name + _default(parameter.default))
     return f"({', '.join(shown)})"
+
+
+def _type(kind: object) -> str:
+    return type_name(kind, ALIASES)
 
 
 def _default(value: object) -> str:

@@ -1,7 +1,10 @@
 """The Markdown of a reference page."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType, UnionType
+from typing import Annotated, Literal, NewType, TypeVar, Union, get_args, get_origin
+
+import msgspec
 
 from backstay.server.http.docstrings import Section, parse
 
@@ -57,3 +60,43 @@ def _section(section: Section, types: Mapping[str, str]) -> str:
         for name, text in section.entries.items()
     ]
     return "\n".join([f"*{section.name}*:", "", *entries])
+
+
+def type_name(kind: object, aliases: Mapping[object, str] = MappingProxyType({})) -> str:
+    """A type as it is written, without its modules. `aliases` are the names of unions."""
+    parts = get_args(kind)
+    if not parts:
+        return _plain_name(kind)
+    if kind in aliases:
+        return aliases[kind]
+    origin = get_origin(kind)
+    if origin in (Union, UnionType):
+        return _union_name(parts, aliases)
+    if origin is Literal:
+        return " | ".join(map(repr, parts))
+    if origin is Callable:
+        return "Callable"
+    named = [type_name(part, aliases) for part in parts if part is not ...]
+    if origin is Annotated:
+        return named[0]
+    ends = ", ..." if ... in parts else ""
+    return f"{getattr(origin, '__name__', origin)}[{', '.join(named)}{ends}]"
+
+
+def _plain_name(kind: object) -> str:
+    if kind is None or kind is type(None):
+        return "None"
+    if kind is msgspec.UnsetType:
+        return "unset"
+    if isinstance(kind, type | TypeVar | NewType):
+        return kind.__name__
+    return str(kind).rpartition(".")[2]
+
+
+def _union_name(parts: Sequence[object], aliases: Mapping[object, str]) -> str:
+    """The members of a union, with the name of an alias in place of all its members: `Content | None`."""
+    for alias, name in aliases.items():
+        members = get_args(alias)
+        if get_origin(alias) in (Union, UnionType) and set(members) <= set(parts):
+            return " | ".join([name, *(type_name(part, aliases) for part in parts if part not in members)])
+    return " | ".join(type_name(part, aliases) for part in parts)

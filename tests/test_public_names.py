@@ -2,10 +2,15 @@
 
 import ast
 import importlib
+import inspect
 from pathlib import Path
+from typing import get_args, get_type_hints
 
+import msgspec
 import pytest
 
+import backstay
+from backstay.agents import AgentTurn
 from tests.documentation.code_blocks import PAGES, ROOT, blocks, named
 
 PUBLIC = ["backstay", "backstay.agents", "backstay.commands", "backstay.errors", "backstay.events", "backstay.testing"]
@@ -43,6 +48,33 @@ def test_the_reference_describes_every_exported_name(module: str) -> None:
     text = (REFERENCE / "library.md").read_text()
     section = text[text.index(f"\n## {module}\n") :].partition("\n## ")[2].partition("\n## ")[0]
     assert [name for name in exported(module) if f"**`{name}" not in section] == []
+
+
+@pytest.mark.parametrize("kind", [backstay.App, backstay.Session, backstay.Turn, AgentTurn])
+def test_a_program_can_import_each_value_that_a_method_takes_or_returns(kind: type) -> None:
+    names = {name for module in PUBLIC for name in exported(module)}
+    assert {value.__name__ for value in values_of_methods(kind)} - names == set()
+
+
+def test_the_reference_names_the_type_of_each_field_and_result() -> None:
+    text = (REFERENCE / "library.md").read_text()
+    assert "- `usage` (`Usage`): " in text
+    assert "**`AgentTurn.messages`** (`tuple[Message, ...]`)" in text
+    assert "- `content` (`Content`): " in text
+    assert "`** → `TurnInfo`" in text
+
+
+def values_of_methods(kind: type) -> set[type]:
+    """The structures in the parameters and results of the public methods of a class."""
+    found: set[type] = set()
+    for name, method in inspect.getmembers(kind, inspect.isfunction):
+        if not name.startswith("_"):
+            waiting = list(get_type_hints(method).values())
+            while waiting:
+                one = waiting.pop()
+                waiting += get_args(one)
+                found |= {one} if inspect.isclass(one) and issubclass(one, msgspec.Struct) else set()
+    return found
 
 
 @pytest.mark.parametrize(("module", "page"), [("backstay.errors", "errors.md"), ("backstay.commands", "library.md")])

@@ -22,22 +22,54 @@ if TYPE_CHECKING:
         TurnLike,
     )
     from backstay.model.addresses.address import Address, AgentIdentity
-    from backstay.model.content import Attachment, Custom, Text, Thought, ToolCall, ToolResult, Usage
-    from backstay.model.documents.document import Export
+    from backstay.model.content import (
+        Attachment,
+        Body,
+        Content,
+        Custom,
+        Part,
+        Text,
+        Thought,
+        ToolCall,
+        ToolResult,
+        Usage,
+    )
+    from backstay.model.documents.document import Export, Imported
+    from backstay.model.files.file_source import FileSource
+    from backstay.model.history.chat_messages import MessageLike
     from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
     from backstay.model.limits import Limits
+    from backstay.model.marks import Marks
     from backstay.model.message import Message, NewMessage
-    from backstay.model.session import SessionFilter, SessionInfo, SessionPatch, Ttl
+    from backstay.model.operations.store_info import Load
+    from backstay.model.search.results import SearchHit, SearchPage
+    from backstay.model.search.snippet import Snippet
+    from backstay.model.session import (
+        Collected,
+        Deleted,
+        Resolved,
+        SessionCursor,
+        SessionFilter,
+        SessionInfo,
+        SessionPage,
+        SessionPatch,
+        Ttl,
+        UpkeepReport,
+    )
+    from backstay.model.token import Token
     from backstay.model.turn import (
         Cancelled,
         Completed,
         Failed,
+        IfBusy,
         Interrupted,
         OpenTurn,
         Outcome,
+        Recorded,
         ToolCallRecord,
         TurnInfo,
     )
+    from backstay.model.window import Moved, Window
     from backstay.runtime.app import App, open_app
     from backstay.runtime.blocking import BlockingApp, BlockingSession, BlockingTurn, open_blocking
     from backstay.runtime.compaction.policy import Compaction
@@ -48,7 +80,7 @@ if TYPE_CHECKING:
     from backstay.runtime.session_handle import Session
     from backstay.runtime.timing import Timing
     from backstay.runtime.turn_handle import Turn
-    from backstay.runtime.turns.agent_pool import Pooling
+    from backstay.runtime.turns.agent_pool import Pool, Pooling, PoolStatistics
     from backstay.store import Store, open_store
     from backstay.store.move.move_store import call_off_move, move
 
@@ -69,34 +101,56 @@ __all__ = [
     "BlockingSessionLike",
     "BlockingTurn",
     "BlockingTurnLike",
+    "Body",
     "Cancelled",
     "Client",
+    "Collected",
     "Compaction",
     "Completed",
+    "Content",
     "Custom",
+    "Deleted",
     "Export",
     "Failed",
+    "FileSource",
+    "IfBusy",
+    "Imported",
     "Interrupted",
     "Limits",
+    "Load",
+    "Marks",
     "Message",
     "MessageId",
+    "MessageLike",
+    "Moved",
     "NewMessage",
     "Observer",
     "OpenTurn",
     "Outcome",
     "OwnerLimits",
     "OwnerSessions",
+    "Part",
+    "Pool",
+    "PoolStatistics",
     "Pooling",
+    "Recorded",
+    "Resolved",
+    "SearchHit",
+    "SearchPage",
     "Session",
+    "SessionCursor",
     "SessionFilter",
     "SessionId",
     "SessionInfo",
     "SessionLike",
+    "SessionPage",
     "SessionPatch",
+    "Snippet",
     "Store",
     "Text",
     "Thought",
     "Timing",
+    "Token",
     "ToolCall",
     "ToolCallRecord",
     "ToolResult",
@@ -105,7 +159,9 @@ __all__ = [
     "TurnId",
     "TurnInfo",
     "TurnLike",
+    "UpkeepReport",
     "Usage",
+    "Window",
     "WindowId",
     "call_off_move",
     "connect",
@@ -133,34 +189,57 @@ if not TYPE_CHECKING:
         "BlockingSessionLike": "handles",
         "BlockingTurn": "runtime.blocking",
         "BlockingTurnLike": "handles",
+        "Body": "model.content",
         "Cancelled": "model.turn",
         "Client": "client.client",
+        "Collected": "model.session",
         "Compaction": "runtime.compaction.policy",
         "Completed": "model.turn",
+        "Content": "model.content",
         "Custom": "model.content",
+        "Deleted": "model.session",
         "Export": "model.documents.document",
         "Failed": "model.turn",
+        "FileSource": "model.files.file_source",
+        "IfBusy": "model.turn",
+        "Imported": "model.documents.document",
         "Interrupted": "model.turn",
         "Limits": "model.limits",
+        "Load": "model.operations.store_info",
+        "Marks": "model.marks",
         "Message": "model.message",
         "MessageId": "model.ids",
+        "MessageLike": "model.history.chat_messages",
+        "Moved": "model.window",
         "NewMessage": "model.message",
         "Observer": "runtime.observer",
         "OpenTurn": "model.turn",
         "Outcome": "model.turn",
         "OwnerLimits": "runtime.owner_limits",
         "OwnerSessions": "runtime.owner_sessions",
+        "Part": "model.content",
+        "Pool": "runtime.turns.agent_pool",
+        "PoolStatistics": "runtime.turns.agent_pool",
         "Pooling": "runtime.turns.agent_pool",
+        "Recorded": "model.turn",
+        "Resolved": "model.session",
+        "SearchHit": "model.search.results",
+        "SearchPage": "model.search.results",
         "Session": "runtime.session_handle",
+        "SessionCursor": "model.session",
         "SessionFilter": "model.session",
         "SessionId": "model.ids",
         "SessionInfo": "model.session",
         "SessionPatch": "model.session",
         "SessionLike": "handles",
+        "SessionPage": "model.session",
+        "Snippet": "model.search.snippet",
         "Store": "store",
         "Text": "model.content",
         "Thought": "model.content",
+        "UpkeepReport": "model.session",
         "Timing": "runtime.timing",
+        "Token": "model.token",
         "ToolCall": "model.content",
         "ToolCallRecord": "model.turn",
         "ToolResult": "model.content",
@@ -170,6 +249,7 @@ if not TYPE_CHECKING:
         "TurnInfo": "model.turn",
         "TurnLike": "handles",
         "Usage": "model.content",
+        "Window": "model.window",
         "WindowId": "model.ids",
         "call_off_move": "store.move.move_store",
         "connect": "client.client",

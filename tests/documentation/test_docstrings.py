@@ -31,7 +31,7 @@ def functions() -> Iterator[tuple[str, Function]]:
 
 
 # Programs only receive these. Their methods are in `FUNCTIONS`, or those of a client refer to them.
-APP = {"App", "BlockingApp", "BlockingSession", "BlockingTurn", "OwnerSessions", "Session", "Store", "Turn"}
+APP = {"App", "BlockingApp", "BlockingSession", "BlockingTurn", "OwnerSessions", "Pool", "Session", "Store", "Turn"}
 HANDLES = APP | {"BlockingClient", "Client"}
 
 

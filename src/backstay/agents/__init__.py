@@ -2,13 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from backstay.agents.port import Agent, AgentTurn
+from backstay.agents.port import Agent, AgentTurn, CatchesUp, Loads
 from backstay.agents.tools import MayHaveRun, Tool, ToolFailed, ToolFile, tool
 from backstay.lazy_import import lazy_import
+from backstay.model.turn import Steering
 
 if TYPE_CHECKING:
     from backstay.agents.acp import AcpAgent
-    from backstay.agents.adapters import live
+    from backstay.agents.adapters import AgentLike, live
     from backstay.agents.blocking_agent import BlockingAgentTurn, callback_agent
     from backstay.agents.directions import Directions, directions_of
     from backstay.agents.provider.anthropic.anthropic_agent import AnthropicAgent
@@ -21,15 +22,19 @@ if TYPE_CHECKING:
 __all__ = [
     "AcpAgent",
     "Agent",
+    "AgentLike",
     "AgentTurn",
     "AnthropicAgent",
     "BlockingAgentTurn",
+    "CatchesUp",
     "Directions",
     "GeminiAgent",
+    "Loads",
     "MayHaveRun",
     "OpenAICompatible",
     "ProviderBackoff",
     "ScriptedAgent",
+    "Steering",
     "Tool",
     "ToolFailed",
     "ToolFile",
@@ -45,6 +50,7 @@ __all__ = [
 if not TYPE_CHECKING:
     _PLACES = {
         "AcpAgent": "acp",
+        "AgentLike": "adapters",
         "AnthropicAgent": "provider.anthropic.anthropic_agent",
         "BlockingAgentTurn": "blocking_agent",
         "Directions": "directions",

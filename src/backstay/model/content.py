@@ -94,7 +94,12 @@ class ToolResult(msgspec.Struct, frozen=True, gc=False, tag="tool_result", omit_
 
 
 class Custom(msgspec.Struct, frozen=True, gc=False, tag="custom", omit_defaults=True):
-    """Content of an application's own `kind`. Backstay stores `data` and does not interpret it."""
+    """Content of an application's own kind, which Backstay stores and does not interpret.
+
+    Attributes:
+        kind: The kind, such as `map` or `vote`.
+        data: Any JSON.
+    """
 
     kind: str
     data: Json = None

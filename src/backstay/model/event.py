@@ -307,7 +307,12 @@ EventBody = (
 
 
 class Cursor(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A position in a session's event log: after the event with this number, written under this fence."""
+    """A position in a session's event log.
+
+    Attributes:
+        fence: The fence under which the last event before it was written. It shows whether that event was lost.
+        number: The number of that event; 0 at the beginning.
+    """
 
     fence: int
     number: int

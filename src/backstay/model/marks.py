@@ -4,7 +4,12 @@ import msgspec
 
 
 class Marks(msgspec.Struct, frozen=True, kw_only=True):
-    """The private state of an owner in a session: the draft, and the last event that was read."""
+    """The private state of an owner in a session.
+
+    Attributes:
+        draft: The draft; empty if there is none.
+        read_to: The number of the last event that was marked as read.
+    """
 
     draft: str = ""
     read_to: int = 0

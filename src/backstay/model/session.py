@@ -111,14 +111,24 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionCursor(msgspec.Struct, frozen=True, kw_only=True):
-    """The position after a page of a session list."""
+    """The position after a page of a session list. Pass it on unchanged.
+
+    Attributes:
+        active_at: When the last session of the page was used.
+        id: The id of that session.
+    """
 
     active_at: int
     id: SessionId
 
 
 class SessionPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Sessions, the most recently active first, and the cursor of the next page; None after the last page."""
+    """A page of a session list.
+
+    Attributes:
+        sessions: The sessions, the most recently active first.
+        next: The cursor of the next page; None after the last page.
+    """
 
     sessions: tuple[SessionInfo, ...]
     next: SessionCursor | None
@@ -167,7 +177,16 @@ class SessionPatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Deleted(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of rows that a deletion removed; `kept_messages` were kept because a fork still reads them."""
+    """How much the deletion of a session removed.
+
+    Attributes:
+        messages: Messages.
+        turns: Turns.
+        events: Events.
+        windows: Windows.
+        blobs: Files that no message uses any more.
+        kept_messages: Messages that were kept, because a fork still reads them.
+    """
 
     messages: int
     turns: int
@@ -187,7 +206,14 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Collected(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a collection: sessions that expired, sessions and messages deleted, blobs and uploads dropped."""
+    """The result of a collection.
+
+    Attributes:
+        expired: Sessions that expired.
+        deleted: Sessions that were deleted.
+        messages: Messages that were deleted with them.
+        blobs: Files and uploads that were dropped, because no message uses them.
+    """
 
     expired: int = 0
     deleted: int = 0
@@ -196,7 +222,13 @@ class Collected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UpkeepReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of maintenance: what was collected, how many rows were folded, how many messages were indexed."""
+    """The result of maintenance.
+
+    Attributes:
+        collected: Expired and deleted sessions.
+        folded: Rows of events that were folded.
+        indexed: Messages that were added to the search index.
+    """
 
     collected: Collected
     folded: int

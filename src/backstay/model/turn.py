@@ -26,13 +26,21 @@ COMPACTOR = "backstay.compactor"
 
 
 class Completed(msgspec.Struct, frozen=True, omit_defaults=True, tag="completed"):
-    """The agent finished; `reason` is an optional note."""
+    """The agent finished.
+
+    Attributes:
+        reason: An optional note.
+    """
 
     reason: str = ""
 
 
 class Cancelled(msgspec.Struct, frozen=True, omit_defaults=True, tag="cancelled"):
-    """A client asked to cancel the turn; see `reason`."""
+    """A client asked to cancel the turn, and it stopped.
+
+    Attributes:
+        reason: Why, for people.
+    """
 
     reason: str = ""
 
@@ -56,8 +64,8 @@ class Interrupted(msgspec.Struct, frozen=True, omit_defaults=True, tag="interrup
     """The process died or was stopped.
 
     Attributes:
-        reason: why, for people.
-        waiting_for_approval: whether a tool call waited for a person at that moment. It still waits: the tool has not
+        reason: Why, for people.
+        waiting_for_approval: Whether a tool call waited for a person at that moment. It still waits: the tool has not
             run, and the decision continues the turn.
     """
 
@@ -193,7 +201,12 @@ class Inbox(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Steering(msgspec.Struct, frozen=True, kw_only=True):
-    """A steering input that the running turn has just taken; the agent must be shown it."""
+    """A steering input that the running turn has just taken. The agent must act on it: no other turn will.
+
+    Attributes:
+        turn: The waiting turn that it was sent as.
+        parts: Its content.
+    """
 
     turn: TurnId
     parts: tuple[Part, ...]

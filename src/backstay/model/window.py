@@ -16,15 +16,15 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     """One context window and its origin.
 
     Attributes:
-        id: the id of the window.
-        session: its session.
-        parent: the window that it succeeded; None for the first.
-        reason: why it was opened: "first", "undo", "retry", "edit", "fork" or "compaction".
-        start: the number of messages at its beginning that are shared with earlier windows, or summarise them.
-        event: the number of the event of its opening.
-        at: when it was opened, in milliseconds since 1970 (UTC).
-        summarises: for a compaction, the window whose first `summarises_until` messages its summary replaces.
-        summarises_until: see `summarises`.
+        id: The id of the window.
+        session: Its session.
+        parent: The window that it succeeded; None for the first.
+        reason: Why it was opened: "first", "undo", "retry", "edit", "fork" or "compaction".
+        start: The number of messages at its beginning that are shared with earlier windows, or summarise them.
+        event: The number of the event of its opening.
+        at: When it was opened, in milliseconds since 1970 (UTC).
+        summarises: For a compaction, the window whose first `summarises_until` messages its summary replaces.
+        summarises_until: See `summarises`.
     """
 
     id: WindowId

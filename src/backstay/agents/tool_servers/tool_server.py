@@ -23,18 +23,18 @@ class ToolServer(msgspec.Struct, frozen=True, kw_only=True):
     """An MCP server: a program that an agent starts, or a URL. Made by `mcp`; an agent connects to it when it is used.
 
     Attributes:
-        name: its name in messages and logs.
-        command: the command line of the program; empty for a URL.
-        url: the URL; empty for a program.
-        token_variable: the environment variable with the token for the URL.
-        prefix: what precedes the names of its tools.
-        approval: who decides about calls of tools that are not declared read-only.
-        env: variables of the program's environment.
-        pass_environment: names of our variables that the program receives too.
-        cwd: the program's working directory.
-        start_seconds: how long a connection and the list of tools may take.
-        call_seconds: how long a call may take.
-        result_bytes: how large a result may be, with its files.
+        name: Its name in messages and logs.
+        command: The command line of the program; empty for a URL.
+        url: The URL; empty for a program.
+        token_variable: The environment variable with the token for the URL.
+        prefix: What precedes the names of its tools.
+        approval: Who decides about calls of tools that are not declared read-only.
+        env: Variables of the program's environment.
+        pass_environment: Names of our variables that the program receives too.
+        cwd: The program's working directory.
+        start_seconds: How long a connection and the list of tools may take.
+        call_seconds: How long a call may take.
+        result_bytes: How large a result may be, with its files.
     """
 
     name: str

@@ -101,17 +101,17 @@ class ExportedWindow(DocumentPart, frozen=True, kw_only=True):
     """A window of the session, or the part of an ancestor's window that the session needs.
 
     Attributes:
-        id: the id of the window.
-        session: the session that it belongs to.
-        reason: why it was opened.
-        start: the number of messages at its beginning that are shared with earlier windows, or summarise them.
-        event: the number of the event of its opening.
-        at: when it was opened.
-        parent: the window that it succeeded.
-        base: the messages that it begins with; their window comes earlier in the document.
-        summarises: the messages that its summary replaces; their window comes earlier in the document.
-        segments: its messages after those of `base`, as ranges of windows.
-        messages: the messages that were written in this window.
+        id: The id of the window.
+        session: The session that it belongs to.
+        reason: Why it was opened.
+        start: The number of messages at its beginning that are shared with earlier windows, or summarise them.
+        event: The number of the event of its opening.
+        at: When it was opened.
+        parent: The window that it succeeded.
+        base: The messages that it begins with; their window comes earlier in the document.
+        summarises: The messages that its summary replaces; their window comes earlier in the document.
+        segments: Its messages after those of `base`, as ranges of windows.
+        messages: The messages that were written in this window.
     """
 
     id: WindowId

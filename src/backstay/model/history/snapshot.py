@@ -14,17 +14,17 @@ class SessionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Messages of one window and the state of their turns, read at one moment: after `session.last_event`.
 
     Attributes:
-        session: the session at that moment.
-        window: the window of the messages.
-        length: the number of messages in the window.
-        messages: the requested messages.
-        turns: the turns of these messages, and the running one.
-        calls: the tool calls of these turns.
-        waiting: the waiting turns.
-        output: the output of the running turn so far.
-        pending_steering: steering inputs that the running turn took; they follow after the results of its open calls.
-        summarises: the window whose first `summarises_until` messages are replaced by the summary at the start.
-        summarises_until: see `summarises`.
+        session: The session at that moment.
+        window: The window of the messages.
+        length: The number of messages in the window.
+        messages: The requested messages.
+        turns: The turns of these messages, and the running one.
+        calls: The tool calls of these turns.
+        waiting: The waiting turns.
+        output: The output of the running turn so far.
+        pending_steering: Steering inputs that the running turn took; they follow after the results of its open calls.
+        summarises: The window whose first `summarises_until` messages are replaced by the summary at the start.
+        summarises_until: See `summarises`.
     """
 
     session: SessionInfo

@@ -33,7 +33,12 @@ class OwnerUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of running and of waiting turns."""
+    """How many turns there are, of all owners and in all processes.
+
+    Attributes:
+        running: Turns that run.
+        waiting: Turns that wait, for another turn or for a process that serves their agent.
+    """
 
     running: int = 0
     waiting: int = 0

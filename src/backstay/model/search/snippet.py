@@ -15,7 +15,12 @@ NARROWEST = 16
 
 
 class Snippet(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a text on one line, and the ranges of the wanted terms in it: half-open, in order, not overlapping."""
+    """A part of a message on one line, and where the wanted terms are in it.
+
+    Attributes:
+        text: The part.
+        marks: The first character and the one after the last of each wanted term, in order, not overlapping.
+    """
 
     text: str
     marks: tuple[tuple[int, int], ...] = ()
