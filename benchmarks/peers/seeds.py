@@ -51,6 +51,7 @@ def _write(peer: Peer, python: Path, target: Path, say: Callable[[str], None]) -
 def _fingerprint(peer: Peer) -> str:
     """Changes with everything that the seed depends on."""
     here = Path(__file__).parent
-    sources = [here / name for name in ("adapter.py", "content.py", "workloads.py", f"adapters/{peer.adapter}.py")]
+    names = ("adapter.py", "workload/content.py", "workload/workloads.py", f"adapters/{peer.adapter}.py")
+    sources = [here / name for name in names]
     sources.append(REQUIREMENTS / f"{peer.environment}.txt")
     return sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
