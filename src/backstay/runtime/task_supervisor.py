@@ -46,11 +46,7 @@ def _in_own_task(
     def run(supervisor: "TaskSupervisor", /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
         supervisor.store.require_own_loop()
         work = method(supervisor, *args, **kwargs)
-        # As in `_keep`, but without a further call: this is on the path of every message.
-        task = asyncio.create_task(work, name=method.__name__, context=contextvars.Context())
-        supervisor.turn_tasks.add(task)
-        task.add_done_callback(supervisor.turn_tasks.discard)
-        return asyncio.shield(task)
+        return asyncio.shield(_keep(supervisor.turn_tasks, work, method.__name__))
 
     return run
 
@@ -108,21 +104,43 @@ class TaskSupervisor:
         self._refuse_drained()
         _keep(self._background_tasks, work, name)
 
-    @_in_own_task
-    async def accept(self, owner: str, submission: Submission) -> Accepted:
+    def accept(self, owner: str, submission: Submission) -> "asyncio.Future[Accepted]":
         """Submit an input, and start the turn if it was opened. A cancelled caller does not prevent the start.
 
         The turn waits if its owner already runs as many turns as it may.
         """
-        # Reserve before the write: of two concurrent submissions at the limit only one may open a turn here.
-        with self.running.reserved(owner) as room:
-            accepted = await self.store.run(submission(start=self.runner.served if room else ()))
-            if self.own is not None:
-                self.own[accepted.turn.id] = accepted.session.owner
-            self.notifier.publish_result(accepted)
-            if accepted.opened is not None:
-                self.start(accepted.opened)
-        return accepted
+        self.store.require_own_loop()
+        answer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
+        # As in `_keep`, but without a further call: this is on the path of every message.
+        work = self._accept(owner, submission, answer)
+        task = asyncio.create_task(work, name="accept", context=contextvars.Context())
+        self.turn_tasks.add(task)
+        task.add_done_callback(self.turn_tasks.discard)
+        return answer
+
+    async def _accept(self, owner: str, submission: Submission, answer: "asyncio.Future[Accepted]") -> None:
+        try:
+            # Reserve before the write: of two concurrent submissions at the limit only one may open a turn here.
+            with self.running.reserved(owner) as room:
+                accepted = await self.store.run(submission(start=self.runner.served if room else ()))
+                # The sender first: its response does not wait for the first steps of the turn, nor for the readers.
+                if not answer.done():
+                    answer.set_result(accepted)
+                # No `await` between the commit and the start: an opened turn always gets its task.
+                if self.own is not None:
+                    self.own[accepted.turn.id] = accepted.session.owner
+                self.notifier.publish_result(accepted)
+                if accepted.opened is not None:
+                    self.start(accepted.opened)
+        except Exception as error:
+            if answer.cancelled():
+                return  # As with `asyncio.shield`: a sender that was cancelled does not learn the error.
+            if answer.done():
+                raise
+            answer.set_exception(error)
+        except BaseException:
+            answer.cancel()
+            raise
 
     @_in_own_task
     async def compact(

@@ -54,6 +54,22 @@ async def test_sending_returns_when_the_input_is_durable_and_not_when_it_is_answ
         assert await turn.outcome() == Completed()
 
 
+async def test_a_sender_has_its_answer_before_the_agent_takes_its_first_step(path: Place) -> None:
+    steps: list[str] = []
+
+    async def noting(_: AgentTurn) -> AsyncIterator[Body]:
+        steps.append("agent")
+        yield Text("hello")
+
+    async with backstay.open(path, agent=noting) as app:
+        session = await app.session(CHAT)
+        turn = await session.send("hello")
+        steps.append("sender")
+        assert await turn.outcome() == Completed()
+
+    assert steps == ["sender", "agent"]
+
+
 async def test_a_repeated_request_is_the_first_turn_while_it_runs_and_after_it(path: Place) -> None:
     gate = Gate()
     async with backstay.open(path, agent=stopping_at(gate)) as app:
