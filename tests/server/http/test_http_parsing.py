@@ -4,8 +4,10 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import h11
 import pytest
 
+from backstay.server.http.strict_head import strict_connection
 from tests.server.api_calls import raw_answer
 from tests.server.running_server import RunningServer, run_server
 
@@ -96,3 +98,28 @@ def test_a_head_is_refused_as_every_request_is(server: RunningServer) -> None:
     assert b"content-type: application/problem+json" in head.lower()
     assert (json.loads(body)["status"], json.loads(body)["code"]) == (400, "malformed_head")
     assert "CRLF" in json.loads(body)["hint"]
+
+
+def test_the_head_of_a_response_is_sent_with_the_first_bytes_of_its_body() -> None:
+    connection = strict_connection(16_384)
+    connection.receive_data(ASK + b"\r\n")
+    connection.next_event()
+
+    assert connection.send(h11.Response(status_code=200, headers=[("content-length", "2")])) == b""
+    first = connection.send(h11.Data(data=b"ok"))
+
+    assert first.startswith(b"HTTP/1.1 200")
+    assert first.endswith(b"\r\n\r\nok")
+    assert connection.send(h11.EndOfMessage()) == b""
+
+
+def test_an_event_stream_sends_its_head_before_its_first_event() -> None:
+    connection = strict_connection(16_384)
+    connection.receive_data(ASK + b"\r\n")
+    connection.next_event()
+    connection.send(h11.Response(status_code=200, headers=[("transfer-encoding", "chunked")]))
+
+    head = connection.send(h11.Data(data=b""))
+
+    assert head.startswith(b"HTTP/1.1 200")
+    assert head.endswith(b"\r\n\r\n")

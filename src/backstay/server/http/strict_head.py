@@ -19,10 +19,25 @@ _OLD_PROTOCOL = re.compile(rb"\A[^\r\n]* HTTP/1\.0\r\n")
 
 def strict_connection(head_bytes: int) -> h11.Connection:
     """The server's side of a connection, whose heads are limited to this many bytes."""
-    connection = h11.Connection(h11.SERVER, head_bytes)
+    connection = _ResponseConnection(h11.SERVER, head_bytes)
     # h11 has no public way to replace its buffer. The parsing tests fail if it no longer uses this attribute.
     connection._receive_buffer = StrictBuffer(head_bytes)  # noqa: SLF001
     return connection
+
+
+class _ResponseConnection(h11.Connection):
+    """Sends the head of a response together with its first bytes: one write, and the client wakes up once."""
+
+    _head: tuple[bytes, ...] = ()
+
+    def send_with_data_passthrough(self, event: h11.Event) -> list[bytes] | None:
+        """The pieces to send now. Those of a response head come with the next event."""
+        pieces = super().send_with_data_passthrough(event)
+        if isinstance(event, h11.Response):
+            self._head = tuple(pieces or ())
+            return []
+        head, self._head = self._head, ()
+        return None if pieces is None else [*head, *pieces]
 
 
 class StrictBuffer(ReceiveBuffer):

@@ -38,8 +38,10 @@ class SseConnection:
         self._backoff = StoreBackoff(longest=service.settings.heartbeat_seconds)
 
     async def open(self, send: Send, *more: tuple[bytes, bytes]) -> None:
-        """Send the response head."""
+        """Send the response head at once, although the first event may take long."""
         await self._send(send, {"type": "http.response.start", "status": 200, "headers": [*HEADERS, *more]})
+        # The connection sends a head with the first bytes of the body, even if there are none.
+        await self._send(send, {"type": "http.response.body", "body": b"", "more_body": True})
 
     async def write(self, send: Send, frames: bytes) -> None:
         """Send bytes; return when the socket has accepted them.
