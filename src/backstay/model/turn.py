@@ -282,6 +282,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
         context: The context number at that moment.
         unbroken: Whether only this holder's own writes changed the context since the turn began.
         opened: The next turn, or the requested compaction, under the same lease.
+        titled: Whether the session had a title at that moment.
     """
 
     turn: TurnInfo
@@ -293,6 +294,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     context: int
     unbroken: bool
     opened: OpenTurn | None = None
+    titled: bool = False
 
 
 class Compacting(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ import logging
 import warnings
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -18,7 +19,7 @@ from backstay.model.limits import Limits
 from backstay.model.operations.store_info import Load
 from backstay.model.session import UpkeepReport
 from backstay.model.token import Token
-from backstay.model.turn import COMPACTOR, OpenTurn
+from backstay.model.turn import COMPACTOR, Finished, OpenTurn
 from backstay.runtime.async_store import AsyncStore
 from backstay.runtime.compaction.compactor import Compactor
 from backstay.runtime.compaction.policy import Compaction
@@ -31,7 +32,7 @@ from backstay.runtime.owner_sessions import OwnerSessions
 from backstay.runtime.schedules.due_timer import DueTimer
 from backstay.runtime.task_supervisor import TaskSupervisor
 from backstay.runtime.timing import Timing
-from backstay.runtime.titles import Titler, give_title
+from backstay.runtime.titles import Titler, first_words, give_title
 from backstay.runtime.turns.agent_pool import Pool, Pooling
 from backstay.runtime.turns.runner import Runner
 from backstay.store import Store, commands, open_store
@@ -215,9 +216,7 @@ class App(OwnerSessions):
         supervisor.own = {} if self._claim == "own" else None
         titler = self._titler
         if titler is not None:
-            supervisor.runner.on_completed = lambda opened: supervisor.start_background(
-                give_title(supervisor, opened, titler), f"title {opened.session}"
-            )
+            supervisor.runner.on_completed = partial(_give_title, supervisor, titler)
         return supervisor
 
     def __del__(self) -> None:
@@ -519,6 +518,12 @@ class App(OwnerSessions):
 
     def _age(self, moment: float) -> float:
         return asyncio.get_running_loop().time() - moment
+
+
+def _give_title(supervisor: TaskSupervisor, titler: Titler, opened: OpenTurn, finished: Finished) -> None:
+    # The first words of a session stay the same: once it has a title, no read is needed.
+    if not (finished.titled and titler is first_words):
+        supervisor.start_background(give_title(supervisor, opened, titler), f"title {opened.session}")
 
 
 def _close_again(opening: "Future[Store]") -> None:

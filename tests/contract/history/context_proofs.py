@@ -39,6 +39,16 @@ class ProofContract(ContractBase):
 
         assert start(store, session).found == finished.context
 
+    def test_an_ended_turn_tells_whether_its_session_has_a_title(self, store: Store) -> None:
+        session = new_session(store)
+        assert not run(store, session).titled
+
+        store.rename(session, "Soup", owner=ME)
+        assert run(store, session).titled
+
+        store.rename(session, None, owner=ME)
+        assert not run(store, session).titled
+
     def test_the_next_turn_finds_the_context_that_the_last_one_left(self, store: Store) -> None:
         session = new_session(store)
         answers: list[str | list[Body]] = ["hi", [], [ToolCall("a", "look"), ToolResult("a", 1)]]

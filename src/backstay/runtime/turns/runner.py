@@ -67,7 +67,7 @@ class Runner:
         self.closing = asyncio.Event()
         self._recorders: set[Recorder] = set()
         self.served = ServedAgents(agents, self.closing)
-        self.on_completed: Callable[[OpenTurn], None] | None = None
+        self.on_completed: Callable[[OpenTurn, Finished], None] | None = None
         self._outcomes: dict[TurnId, asyncio.Future[Outcome | None]] = {}
 
     def expect(self, turn: TurnId) -> None:
@@ -312,7 +312,7 @@ class Runner:
         self._notifier.publish(recorder.opened.session, fence, finished.event)
         completed = isinstance(finished.turn.outcome, Completed)
         if completed and turn.agent != COMPACTOR and self.on_completed is not None:
-            self.on_completed(recorder.opened)
+            self.on_completed(recorder.opened, finished)
         return finished
 
     async def _write_end(

@@ -229,6 +229,7 @@ def finish(tx: Transaction, turn: OpenTurn, bodies: Sequence[Body], outcome: Out
         context=context,
         unbroken=unbroken and whole,
         opened=opened,
+        titled=session_row.title is not None,
     )
 
 
