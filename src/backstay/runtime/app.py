@@ -478,6 +478,9 @@ class App(OwnerSessions):
         store, served = supervisor.store, supervisor.runner.served
         claimed = False
         while len(served):
+            # Most commits leave nothing to claim. That is a short read, while a claim needs a thread.
+            if not await store.run(commands.awaited(served)):
+                break
             except_owners = supervisor.running.full_owners()
             if not await store.call(Store.has_work, served, except_owners=except_owners):
                 break

@@ -302,6 +302,7 @@ class Store:
     resume = _runs(commands.resume)
     interrupted = _runs(commands.interrupted)
     decided = _runs(commands.decided)
+    awaited = _runs(commands.awaited)
     renew = _runs(commands.renew)
     inbox = _runs(commands.inbox)
     is_stored = _runs(commands.is_stored)

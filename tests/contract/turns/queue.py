@@ -20,7 +20,7 @@ from backstay.model.ids import SessionId
 from backstay.model.limits import Limits
 from backstay.model.session import Ttl
 from backstay.model.turn import Accepted, Cancelled, Completed, Failed, IfBusy, Inbox, Interrupted, Recorded
-from backstay.store import Store
+from backstay.store import Store, commands
 from backstay.testing.manual_clock import ManualClock
 from tests.contract.base import ContractBase, OpenAnother
 from tests.contract.builders import (
@@ -331,6 +331,20 @@ class QueueContract(ContractBase):
         following = store.finish(proof, Completed(), agents=[AGENT]).opened
         assert following is not None
         assert following.id == second.id
+
+    def test_a_waiting_turn_is_awaited_also_while_it_cannot_start(self, store: Store) -> None:
+        session = new_session(store)
+        proof = start(store, session)
+        assert not store.run(commands.awaited([AGENT, "cook"]))
+        waiting = enqueue(store, session)
+
+        assert store.run(commands.awaited(["cook", AGENT]))
+        assert not store.run(commands.awaited(["cook"]))
+        assert not store.run(commands.awaited([]))
+        assert not store.has_work([AGENT])
+        store.withdraw(waiting.id, owner=ME)
+        assert not store.run(commands.awaited([AGENT]))
+        store.finish(proof, Completed())
 
     def test_a_queue_that_cannot_move_does_not_hold_up_another(self, store: Store, clock: ManualClock) -> None:
         stuck = new_session(store)

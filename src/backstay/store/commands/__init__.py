@@ -10,6 +10,7 @@ from backstay.store.commands.command import Read, Write
 from backstay.store.commands.housekeeping import forecast, rebuild_index, set_search_languages
 from backstay.store.commands.lease_holder import (
     NOTHING,
+    awaited,
     checkpoint,
     compact,
     decided,
@@ -102,6 +103,7 @@ __all__ = [
     "approve",
     "archive",
     "at",
+    "awaited",
     "badges",
     "begin_upload",
     "beginning_with",

@@ -23,7 +23,7 @@ from backstay.store.session_row import find_held
 from backstay.store.verbs import session_queries
 from backstay.store.verbs.history import branches, compaction_turn
 from backstay.store.verbs.history.window_segments import origin_of
-from backstay.store.verbs.turns import lifecycle, resumption
+from backstay.store.verbs.turns import lifecycle, resumption, submission
 
 NOTHING: Mapping[str, int] = {}
 
@@ -94,6 +94,22 @@ def decided(agents: Collection[str]) -> Read[tuple[tuple[TurnId, str], ...]]:
     """
     check_names("agents", agents)
     return Read(name="decided", owner=None, verb=lambda tx: tuple(session_queries.decided(tx, agents)))
+
+
+def awaited(agents: Collection[str]) -> Read[bool]:
+    """Tell whether a turn waits for one of these agents, whether or not it can start now.
+
+    Args:
+        agents: The agents.
+
+    Returns:
+        Whether one waits.
+
+    Raises:
+        InvalidPayload: `agents` is not a list of names.
+    """
+    check_names("agents", agents)
+    return Read(name="awaited", owner=None, verb=lambda tx: submission.is_awaited(tx, agents))
 
 
 def renew(turn: OpenTurn) -> Write[Renewed]:

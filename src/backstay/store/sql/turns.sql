@@ -79,6 +79,10 @@ UPDATE turns SET taken_by = :taken_by, started_at = :now WHERE id = :turn
 -- Steering inputs that this turn took.
 SELECT {{turn_columns}} FROM turns t WHERE t.session_id = :session AND t.state = 'waiting' AND t.taken_by = :turn
 
+-- name: awaited
+-- Whether a turn waits for this agent, in a busy session or not. No row: none does.
+SELECT t.id FROM turns t WHERE t.agent = :agent AND t.state = 'waiting' AND t.taken_by IS NULL AND t.held = 0 LIMIT 1
+
 -- name: claimable
 -- The oldest waiting turn for this agent in a session without a running turn. No row: nothing to do.
 SELECT t.id AS turn, t.session_id AS session, s.owner FROM turns t JOIN sessions s ON s.id = t.session_id

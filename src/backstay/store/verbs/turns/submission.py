@@ -266,6 +266,11 @@ def _record_in(
     return _enqueue_record(tx, session_row, turn, request, new_messages, fingerprint=fingerprint), ()
 
 
+def is_awaited(tx: Transaction, names: Collection[str]) -> bool:
+    """Whether a turn waits for one of these agents, in a busy session or not."""
+    return any(tx.one("awaited", agent=name) for name in names)
+
+
 def has_work(tx: Transaction, names: Collection[str], except_owners: Collection[str], owner: str | None = None) -> bool:
     """Whether a turn waits that one of these agents can answer now, of this owner or of all but the excepted."""
     return any(_claimable(tx, name, owner, except_owners) for name in names)
