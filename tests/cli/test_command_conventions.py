@@ -24,6 +24,7 @@ from tests.cli.sample_agents import ESCAPES
 from tests.databases import Place
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
+CHAT = "chat://telegram/dm/42"
 # All characters that can control a terminal or mislead a reader.
 HARMFUL = set(map(chr, [*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0), 0x202E]))
 
@@ -224,7 +225,9 @@ def test_with_json_every_command_writes_json_and_nothing_else(tmp_path: Path, fi
     first, second, *_ = a_store(file, sessions=2)
     commands = [
         ["agents"], ["list"], ["show", first], ["follow", first, "--once"], ["search", "hello"], ["lineage", first],
-        ["waiting", first],
+        ["waiting", first], ["at", "2090-01-01 9:00", "--address", CHAT, "tea?"], ["schedules", "show", "sch_"],
+        ["schedules", "pause", "sch_"], ["schedules", "resume", "sch_"], ["schedules", "run", "sch_"],
+        ["schedules", "delete", "sch_"], ["every", "day 9:00", "tea?"], ["schedules", "list"],
         ["undo", first], ["redo", first], ["fork", first], ["rename", first, "Tea"], ["pin", first], ["unpin", first],
         ["archive", first], ["unarchive", first], ["tag", first, "x"], ["export", first, "-o", "a.json"],
         ["export", first], ["export", first, "--format", "markdown"], ["export", first, "--format", "html"],
@@ -251,9 +254,10 @@ def test_with_json_every_command_writes_json_and_nothing_else(tmp_path: Path, fi
         values = [json.loads(line) for line in out.splitlines()]
         assert all(isinstance(value, dict) for value in values), command
         assert len(values) == 1 or command[0] in ("follow", "chat", "export"), command
-    shown = {" ".join(command[:2]) if command[0] == "tokens" else command[0] for command in commands}
-    # The others need a turn that runs or was cut off: see the tests of these commands.
-    assert set(verbs()) == shown | {"serve", "tokens revoke", "approve", "cancel", "compact", "deny", "resume"}
+    shown = {" ".join(command[:2]) if command[0] in ("tokens", "schedules") else command[0] for command in commands}
+    # The others need a turn that runs or was cut off, or a question: see the tests of these commands.
+    others = {"serve", "tokens revoke", "approve", "cancel", "compact", "deny", "resume", "schedules skip"}
+    assert set(verbs()) == shown | others
 
 
 def test_reading_commands_do_not_create_a_store(run_cli_file: RunCli, file: Path) -> None:

@@ -67,6 +67,9 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
     "export": (("{}", "--format", "markdown"), "re: two"),
     "import": (("{copy}",), "ses_"),
     "release": (("{}",), ""),
+    "at": (("2090-01-01 9:00", "--session", "{}", "tea?"), "sch_"),
+    "every": (("day 9:00 UTC", "--session", "{}", "--json", "tea?"), '"to":"{}"'),
+    "schedules": (("list", "--json"), '{"schedules":[]}'),
 }
 FAILING = {"compact", "resume", "retry"}
 

@@ -80,7 +80,7 @@ def send(
         raise click.UsageError("--scope needs --workspace.")
     words = answering.text_of(text, optional=bool(attach))
     selected = answering.agent_options(options, agent)
-    to = _target(options, session, address, directory, scope, last=last)
+    to = target(options, session, address, directory, scope, last=last)
 
     def send(app: AnyApp) -> AnyTurn:
         turn = app.send(
@@ -101,7 +101,7 @@ def send(
     )
 
 
-def _target(
+def target(
     options: CommandOptions,
     session: str | None,
     address: str | None,
@@ -110,6 +110,7 @@ def _target(
     *,
     last: bool,
 ) -> Address | SessionId | None:
+    """Return the session or address that the options name; None for a new session."""
     if address is not None:
         return Address.parse(address)
     if directory is not None:
