@@ -449,9 +449,9 @@ def _turn(turn: TurnId) -> str:
 def _part(text: str) -> str:
     """A part of a path. Nothing in an id may lead to another operation."""
     if text in ("", ".", ".."):
-        _nothing_there(text)
+        _raise_not_found(text)
     return quote(text, safe="")
 
 
-def _nothing_there(text: str) -> NoReturn:
+def _raise_not_found(text: str) -> NoReturn:
     raise NotFound(f"there is nothing with the id {text!r}")

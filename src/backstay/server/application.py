@@ -142,7 +142,7 @@ class Server:
         routes = [Route(path, Endpoint(self.service, operations)) for path, operations in by_path.items()]
         app = Starlette(
             routes=[*Pages(self.service, _document).routes(), *routes],
-            exception_handlers={404: _nothing_here, 405: _not_that_way},
+            exception_handlers={404: _not_found, 405: _method_not_allowed},
             lifespan=self._lifespan,
         )
         # Starlette would redirect HTTPS clients to plain HTTP: only the proxy in front of the server has the scheme.
@@ -233,12 +233,12 @@ def _is_public(method: str, path: str) -> bool:
     return is_public(method, path) or (method, path) in _OPEN_TO_ALL
 
 
-async def _nothing_here(request: Request, _: Exception) -> Response:
+async def _not_found(request: Request, _: Exception) -> Response:
     nothing = Refused(404, "not_found", "this path does not exist", hint="See /api/openapi.json.")
     return ERROR_RESPONSES.for_error(nothing, request.url.path)
 
 
-async def _not_that_way(request: Request, error: Exception) -> Response:
+async def _method_not_allowed(request: Request, error: Exception) -> Response:
     allowed = getattr(error, "headers", None)
     wrong = Refused(
         405, "method", f"method {request.method} is not allowed here", hint="See /api/openapi.json.", headers=allowed

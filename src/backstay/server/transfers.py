@@ -25,8 +25,8 @@ _SLOWEST = 64 << 10
 class Transfers:
     """Limits how many transfers run at once, in total and per owner. Further ones wait for a while, then get 503."""
 
-    def __init__(self, most: int, per_owner: int, patience: float) -> None:
-        self._free, self._per_owner, self._seconds_until_due = asyncio.Semaphore(most), per_owner, patience
+    def __init__(self, most: int, per_owner: int, wait_seconds: float) -> None:
+        self._free, self._per_owner, self._wait_seconds = asyncio.Semaphore(most), per_owner, wait_seconds
         # Kept while a transfer of the owner runs or waits.
         self._of_owner: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._receiving: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
@@ -41,7 +41,7 @@ class Transfers:
         """
         own = self._receiving.setdefault(owner, asyncio.Semaphore(self._per_owner))
         try:
-            async with asyncio.timeout(self._seconds_until_due):
+            async with asyncio.timeout(self._wait_seconds):
                 await own.acquire()
         except TimeoutError as error:
             raise _busy() from error
@@ -58,7 +58,7 @@ class Transfers:
         """
         own = self._of_owner.setdefault(owner, asyncio.Semaphore(self._per_owner))
         try:
-            async with asyncio.timeout(self._seconds_until_due):
+            async with asyncio.timeout(self._wait_seconds):
                 await _acquire_both(own, self._free)
         except TimeoutError as error:
             raise _busy() from error

@@ -92,9 +92,9 @@ def _leases(tx: Transaction) -> Iterator[Finding]:
     while rows := session_queries.running_rows(tx, after, _PAGE):
         for row in rows:
             lease = row.lease()
-            gone = lease is not None and tx.lapsed(lease)
-            known = gone or lease is None or tx.is_here(lease)
-            alive, dead, elsewhere = alive + (known and not gone), dead + gone, elsewhere + (not known)
+            is_dead = lease is not None and tx.lapsed(lease)
+            known = is_dead or lease is None or tx.is_here(lease)
+            alive, dead, elsewhere = alive + (known and not is_dead), dead + is_dead, elsewhere + (not known)
         after = rows[-1].id
     if dead:
         # No problem of the store: every kill leaves this, and the next access repairs it.

@@ -383,10 +383,10 @@ class Store:
         if self._engine.read(found):
             return True
         # The turns that waited behind those of dead holders can be claimed once those are ended.
-        gone = [row for row in self._running() if self._is_gone(row)]
-        for row in gone:
+        dead = [row for row in self._running() if self._is_dead(row)]
+        for row in dead:
             self._reap_one(row.id, row.owner)
-        return bool(gone) and self._engine.read(found)
+        return bool(dead) and self._engine.read(found)
 
     # --- history ----------------------------------------------------------------------------------------------------
 
@@ -650,8 +650,8 @@ class Store:
 
     def reap(self) -> tuple[TurnId, ...]:
         """End every running turn whose holder is dead, each exactly once, however many processes do it."""
-        gone = (row for row in self._running() if self._is_gone(row))
-        ended = (self._reap_one(row.id, row.owner) for row in gone)
+        dead = (row for row in self._running() if self._is_dead(row))
+        ended = (self._reap_one(row.id, row.owner) for row in dead)
         return tuple(turn for turn in ended if turn is not None)
 
     def collect(self, *, keep_closed_for: float | None = None) -> Collected:
@@ -688,15 +688,15 @@ class Store:
             How many rows were removed.
         """
         moment = self._engine.now() - round(older_than * 1000)
-        gone = 0
+        removed = 0
         while True:
             fold = partial(store_upkeep.fold_some, moment=moment, limit=100)
             turns, rows = self._engine.write(fold, durable=False, read_first=True)
-            gone += rows
+            removed += rows
             if progress is not None:
-                progress(gone)
+                progress(removed)
             if turns < 100:
-                return gone
+                return removed
 
     def index(self, *, progress: Callable[[int], None] | None = None) -> int:
         """Bring the search index up to date, in small steps.
@@ -745,13 +745,13 @@ class Store:
 
     def _end_lost_turns(self, seen_leases: Sequence[SeenLease]) -> bool:
         """End the turns whose holders are dead; whether what was read of them is out of date."""
-        gone = {lease.session: owner for owner, lease in seen_leases if self._engine.lapsed(lease)}
+        lost = {lease.session: owner for owner, lease in seen_leases if self._engine.lapsed(lease)}
         try:
-            for session, owner in gone.items():
+            for session, owner in lost.items():
                 self._reap_one(session, owner)
         except (StoreFull, StoreUnavailable):
             return False
-        return bool(gone)
+        return bool(lost)
 
     def _reap_one(self, session: SessionId, owner: str) -> TurnId | None:
         return self._engine.write(lambda tx: store_upkeep.reap_one(tx, session, owner))
@@ -777,7 +777,7 @@ class Store:
             yield from rows
             after = rows[-1].id
 
-    def _is_gone(self, row: SessionRow) -> bool:
+    def _is_dead(self, row: SessionRow) -> bool:
         lease = row.lease()
         return lease is not None and self._engine.lapsed(lease)
 
@@ -794,7 +794,7 @@ class Store:
         while batch := self._engine.read(partial(store_upkeep.closed_before, moment=moment, limit=100)):
             for session, owner in batch:
                 delete = partial(store_upkeep.delete_closed, session=session, owner=owner, moment=moment)
-                gone = self._engine.write(delete, read_first=True)
-                if gone is not None:
-                    deleted, messages = deleted + 1, messages + gone.messages
+                counts = self._engine.write(delete, read_first=True)
+                if counts is not None:
+                    deleted, messages = deleted + 1, messages + counts.messages
         return deleted, messages

@@ -14,7 +14,7 @@ import threading
 from typing import NoReturn
 
 # How long a program may take to exit after SIGTERM.
-PATIENCE = 1.5
+EXIT_SECONDS = 1.5
 _NOT_FOUND = 127
 
 
@@ -31,20 +31,20 @@ def main(lifeline: int, directory: int, command: list[str]) -> NoReturn:
     # Only now, so that the program does not inherit SIG_IGN. From here on these signals are meant for the program.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    threading.Thread(target=_hold, args=(lifeline, program), daemon=True).start()
+    threading.Thread(target=_end_with_lifeline, args=(lifeline, program), daemon=True).start()
     status = program.wait()
     # End the processes that the program left in its group.
     os.killpg(os.getpgrp(), signal.SIGTERM)
     os._exit(status if status >= 0 else 128 - status)
 
 
-def _hold(lifeline: int, program: "subprocess.Popen[bytes]") -> None:
+def _end_with_lifeline(lifeline: int, program: "subprocess.Popen[bytes]") -> None:
     """Wait until the write end of the lifeline is closed, then end the program."""
     while os.read(lifeline, 1):
         pass
     os.killpg(os.getpgrp(), signal.SIGTERM)
     try:
-        program.wait(PATIENCE)
+        program.wait(EXIT_SECONDS)
     except subprocess.TimeoutExpired:
         program.kill()
         program.wait()

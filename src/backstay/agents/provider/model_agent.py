@@ -19,7 +19,7 @@ from backstay.agents.provider.step_output import StepOutput, without_record
 from backstay.agents.provider.thought_signature import signature_of
 from backstay.agents.provider.toolbox import Refusal, RequestedToolCall, Toolbox
 from backstay.agents.provider.transport.model_endpoint import ModelEndpoint
-from backstay.agents.provider.transport.retry_policy import Persistence, ProviderBackoff
+from backstay.agents.provider.transport.retry_policy import ProviderBackoff, RetryPolicy
 from backstay.agents.provider.transport.stream_chunk import ChunkT
 from backstay.agents.tool_servers.tool_server import ToolServer
 from backstay.agents.tool_servers.tool_servers import ToolServers
@@ -103,7 +103,7 @@ class ModelAgent(ABC, Generic[ChunkT]):
         self._servers = ToolServers([tool for tool in tools if isinstance(tool, ToolServer)])
         self._accepts = tuple(settings.get("accepts", self.accepts))
         self._endpoint, self._model, self._system = endpoint, model, settings.get("system")
-        self._persistence = Persistence(
+        self._retry_policy = RetryPolicy(
             settings.get("backoff") or ProviderBackoff(),
             settings.get("pause", asyncio.sleep),
             settings.get("chance", system_random),
@@ -212,7 +212,7 @@ class ModelAgent(ABC, Generic[ChunkT]):
 
     async def _stream_answer(self, context: _TurnContext, answer: Answer[ChunkT]) -> Bodies:
         request = context.conversation.encode()
-        async with aclosing(self._persistence.chunks(lambda: self._endpoint.ask(request))) as chunks:
+        async with aclosing(self._retry_policy.chunks(lambda: self._endpoint.request_chunks(request))) as chunks:
             async for chunk in chunks:
                 if context.turn.cancelled:
                     return

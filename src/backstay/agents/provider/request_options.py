@@ -11,21 +11,21 @@ def described(tools: Iterable[ClientTool]) -> list[dict[str, Json]]:
     return [{"type": "function", "function": _function(tool)} for tool in tools]
 
 
-def options_of(asked: Directions) -> dict[str, Json]:
+def options_of(directions: Directions) -> dict[str, Json]:
     """Return the request fields for these directions, without instructions and tools."""
     wanted = {
-        "temperature": asked.temperature,
-        "top_p": asked.top_p,
-        "max_tokens": asked.max_output_tokens,
-        "parallel_tool_calls": asked.parallel_tool_calls,
-        "reasoning_effort": (asked.reasoning or {}).get("effort"),
-        "verbosity": (asked.text or {}).get("verbosity"),
-        "response_format": _format((asked.text or {}).get("format")),
-        "tool_choice": _choice(asked.tool_choice),
-        "stop": asked.stop or None,
-        "seed": asked.seed,
-        "presence_penalty": asked.presence_penalty,
-        "frequency_penalty": asked.frequency_penalty,
+        "temperature": directions.temperature,
+        "top_p": directions.top_p,
+        "max_tokens": directions.max_output_tokens,
+        "parallel_tool_calls": directions.parallel_tool_calls,
+        "reasoning_effort": (directions.reasoning or {}).get("effort"),
+        "verbosity": (directions.text or {}).get("verbosity"),
+        "response_format": _format((directions.text or {}).get("format")),
+        "tool_choice": _choice(directions.tool_choice),
+        "stop": directions.stop or None,
+        "seed": directions.seed,
+        "presence_penalty": directions.presence_penalty,
+        "frequency_penalty": directions.frequency_penalty,
     }
     return {name: value for name, value in wanted.items() if value is not None}
 

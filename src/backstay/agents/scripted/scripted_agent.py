@@ -94,18 +94,18 @@ Args:
         """Execute the commands in the input of the turn, then report the usage, counted in words."""
         earlier, history = EarlierOutput(turn.earlier_output), _history(turn)
         read, written = sum(_count(message.text) for message in history), 0
-        given, asked = _given_back(turn, history), False
+        given, has_called = _given_back(turn, history), False
         read += _count(directions_of(turn.input.parts).instructions or "")
         for result in given:
             if new := earlier.without(Text(f"You gave me: {result}\n")):
                 yield new
         for command in () if given else parse(turn.input.text):
-            if asked and not _is_for_client(turn, command):
+            if has_called and not _is_for_client(turn, command):
                 break
             async with aclosing(self._follow(command, turn, Usage(read, written), earlier)) as bodies:
                 async for body in bodies:
                     written += _count(body.text) if isinstance(body, Text | Thought) else 0
-                    asked = asked or isinstance(body, ToolCall)
+                    has_called = has_called or isinstance(body, ToolCall)
                     if new := earlier.without(body):
                         yield new
             if turn.cancelled:

@@ -33,7 +33,7 @@ class McpConnection:
         self._server = server
         self._stopping = asyncio.Event()
         self._opened: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._hold(), name=f"MCP server {server.name}")
+        self._task = asyncio.create_task(self._run(), name=f"MCP server {server.name}")
         self._calls = 0
         self._retired = False
         # Whether the server ended, other than by its own answer or our limit of time.
@@ -121,7 +121,7 @@ class McpConnection:
         if self._retired and not self._calls:
             self._stopping.set()
 
-    async def _hold(self) -> None:
+    async def _run(self) -> None:
         """Open the connection, keep it until it ends or is closed, and close it in this same task."""
         streams = streams_to(self._server)
         try:

@@ -74,18 +74,18 @@ def _draw(headings: Sequence[str], rows: Sequence[Sequence[str]], fold: int | No
     from rich.text import Text  # noqa: PLC0415
 
     widths = [max(map(cell_len, column)) for column in zip(headings, *rows, strict=True)]
-    giving = len(headings) - 1 if fold is None else fold
+    shrinking = len(headings) - 1 if fold is None else fold
     # Only one column is shortened. The others hold values to copy and are never cut, even on a narrow terminal.
-    others = sum(widths) - widths[giving] + 2 * (len(widths) - 1)
+    others = sum(widths) - widths[shrinking] + 2 * (len(widths) - 1)
     seen = Console().width
-    widths[giving] = min(widths[giving], max(seen - others, _NARROWEST))
+    widths[shrinking] = min(widths[shrinking], max(seen - others, _NARROWEST))
     headed = "bold" if in_colour(sys.stdout) else ""
     drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style=headed)
     for heading, width in zip(headings, widths, strict=True):
         drawn.add_column(heading, width=width, no_wrap=fold is None, overflow="ellipsis" if fold is None else "fold")
     for row in rows:
         drawn.add_row(*map(Text, row))
-    Console(width=max(seen, others + widths[giving] + 2), highlight=False).print(drawn)
+    Console(width=max(seen, others + widths[shrinking] + 2), highlight=False).print(drawn)
 
 
 def facts(named: Sequence[tuple[str, str]]) -> None:

@@ -15,7 +15,7 @@ _encode = msgspec.json.Encoder().encode
 
 def estimate(message: Message | NewMessage) -> int:
     """The approximate number of tokens of a message: a quarter of its bytes, which suits most languages and code."""
-    return _FRAME + sum(_weigh(part) for part in message.parts)
+    return _FRAME + sum(_count_bytes(part) for part in message.parts)
 
 
 def estimate_bytes(size: int) -> int:
@@ -23,7 +23,7 @@ def estimate_bytes(size: int) -> int:
     return -(-size // BYTES_PER_TOKEN)
 
 
-def _weigh(part: Part) -> int:
+def _count_bytes(part: Part) -> int:
     if isinstance(part, Attachment):
         return _ATTACHMENT
     if isinstance(part, Text | Thought):

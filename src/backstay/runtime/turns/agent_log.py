@@ -41,14 +41,14 @@ def log_agent_error(turn: _Turn, task: "asyncio.Task[str]") -> None:
     _log(turn, f"agent {turn.agent!r}", error, traceback=not logged)
 
 
-def _log(turn: _Turn, who: str, error: BaseException, *, traceback: bool, **more: str) -> None:
+def _log(turn: _Turn, source: str, error: BaseException, *, traceback: bool, **more: str) -> None:
     raised = raised_by(error)
     shown = raised if isinstance(error, Exited) else error
     # The ids are in the message too: without logging configuration, only the message and the traceback are printed.
     log.log(
         logging.WARNING if isinstance(raised, BackstayError) else logging.ERROR,
         "%s raised %s in turn %s of session %s",
-        *(who, type(raised).__name__, turn.id, turn.session),
+        *(source, type(raised).__name__, turn.id, turn.session),
         extra={"session": turn.session, "turn": turn.id, "agent": turn.agent, **more},
         exc_info=shown if traceback else None,
     )

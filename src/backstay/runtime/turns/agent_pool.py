@@ -228,12 +228,12 @@ class Pool:
 
     def trim(self, keep: int = 0) -> int:
         """Close unused agents, least recently used first, until at most `keep` are left. Returns the number closed."""
-        gone = 0
+        closed = 0
         for slot in list(self._slots.values()):
             if len(self._slots) <= keep:
                 break
-            gone += self._evict(slot)
-        return gone
+            closed += self._evict(slot)
+        return closed
 
     def _trim_owner(self, owner: str) -> None:
         """Close unused agents of an owner, the least recently used first, until it is within its limit."""

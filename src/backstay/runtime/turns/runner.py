@@ -230,8 +230,8 @@ class Runner:
         error = agent_task.exception()
         if error is None:
             return Completed(agent_task.result())
-        who = "the summariser" if recorder.opened.agent == COMPACTOR else "the agent"
-        failed = failure_of(error, recorder.opened.id, who)
+        source = "the summariser" if recorder.opened.agent == COMPACTOR else "the agent"
+        failed = failure_of(error, recorder.opened.id, source)
         shown = self._debug and failed.code == "agent_raised"
         return with_traceback(failed, agent_traceback(raised_by(error))) if shown else failed
 

@@ -67,13 +67,13 @@ class ToolRunner:
             except RuntimeError:
                 return  # The event loop is closed: nothing waits for the result.
 
-        def lose() -> None:
+        def on_thread_lost() -> None:
             error = ToolExited()
             error.__cause__ = thread.lost()
             settle(None, error)
 
         thread = BackgroundThread(run)
-        watch = thread.watch(lose)
+        watch = thread.watch(on_thread_lost)
         try:
             return await result
         except asyncio.CancelledError:

@@ -53,7 +53,7 @@ class EventStream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with AsyncExitStack() as stack:
-            stack.enter_context(self._service.streams.one_more(self._caller))
+            stack.enter_context(self._service.streams.counted(self._caller))
             owned = self._service.app.owned_by(self._caller.owner)
             subscription = stack.enter_context(owned.subscribe(list(self._cursors), everything=self._feed))
             stack.enter_context(self._service.streams.waking(subscription.changed))

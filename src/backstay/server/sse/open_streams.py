@@ -22,7 +22,7 @@ class OpenStreams:
         self.closing = False
 
     @contextmanager
-    def one_more(self, caller: Caller) -> Iterator[None]:
+    def counted(self, caller: Caller) -> Iterator[None]:
         """Count a stream while it is open."""
         owner, token = caller.owner, caller.token or ""
         self._by_owner[owner] += 1
@@ -39,7 +39,7 @@ class OpenStreams:
     def admitted(self, caller: Caller) -> Iterator[None]:
         """Inside the block, reserve a place for a stream that is about to open; raises like `admit`."""
         self.admit(caller)
-        with self.one_more(caller):
+        with self.counted(caller):
             yield
 
     @contextmanager

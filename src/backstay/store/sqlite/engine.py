@@ -203,10 +203,10 @@ class SqliteEngine:
 
         A living one sets its mark again.
         """
-        gone = [worker.id for worker in self.read(WORKERS.all) if self._may_be_forgotten(worker)]
+        removed = [worker.id for worker in self.read(WORKERS.all) if self._may_be_forgotten(worker)]
         long_ago = earliest_worker(self._clock.now() - _MONTH_MS)
         # The rows go before the lock files, for the same reason as in `SqliteDatabase.unregister_worker`.
-        self.write(lambda tx: tx.run_many("drop_worker", [{"worker": worker} for worker in gone]))
+        self.write(lambda tx: tx.run_many("drop_worker", [{"worker": worker} for worker in removed]))
         self._database.sweep(keep=[worker.id for worker in self.read(WORKERS.all)])
         self.write(lambda tx: tx.run("old_commits", writer=long_ago))
 

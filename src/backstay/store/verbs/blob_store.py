@@ -45,7 +45,7 @@ def reserve(tx: Transaction, owner: str, hash: str) -> UploadId | None:
     before = _BLOB.one(tx, owner=owner, hash=hash)
     if before is None:
         return begin(tx, owner)
-    _promise(tx, before.key, tx.ids.upload())
+    _add_upload(tx, before.key, tx.ids.upload())
     return None
 
 
@@ -90,7 +90,7 @@ def finish(tx: Transaction, upload: UploadId, owner: str, expected: str | None) 
         tx.run("name_blob", blob=blob, hash=found, now=tx.now)
     else:
         tx.run("drop_blob", blob=blob)
-        _promise(tx, before.key, upload)
+        _add_upload(tx, before.key, upload)
     return Blob(hash=found, size=size)
 
 
@@ -128,7 +128,7 @@ def use(tx: Transaction, owner: str, hash: str, holder: str) -> None:
     tx.run("drop_promises", blob=row.key)
 
 
-def _promise(tx: Transaction, blob: int, upload: UploadId) -> None:
+def _add_upload(tx: Transaction, blob: int, upload: UploadId) -> None:
     """Keep bytes that were uploaded again for a day, even if the message that used them first is deleted."""
     tx.run("refresh_blob", blob=blob, now=tx.now)
     tx.run("use_blob", blob=blob, holder=upload)

@@ -43,7 +43,7 @@ def delete(tx: Transaction, session: SessionId, owner: str, expect_revision: int
     dropped_blobs = sum(blob_store.release(tx, turn) for turn in turns)
     for turn in turns:
         tx.run("drop_calls", turn=turn)
-    gone = add_tombstone(tx, session)
+    deleted = add_tombstone(tx, session)
     owner_totals.remove_session(tx, owner, session, session_row.text_bytes)
     tx.run("drop_turns", session=session)
     tx.run("drop_marks", session=session)
@@ -57,7 +57,7 @@ def delete(tx: Transaction, session: SessionId, owner: str, expect_revision: int
     return Deleted(
         messages=messages,
         turns=len(turns),
-        events=gone,
+        events=deleted,
         windows=removed,
         blobs=dropped_blobs + more_blobs,
         kept_messages=kept,
@@ -87,7 +87,7 @@ def _family(tx: Transaction, session: SessionId) -> tuple[list[SessionId], list[
 def _drop_messages(tx: Transaction, owner: str, own: Iterable[WindowId], needed: Needed) -> tuple[int, int, int]:
     """Drop the messages that no session needs. Returns how many were dropped and kept, and dropped blobs."""
     indexed = message_search.indexed_to(tx)
-    gone = kept = dropped = 0
+    deleted = kept = dropped = 0
     for window in own:
         for low, high in _gaps(needed.sources.get(window, [])):
             for message in _MESSAGES_BETWEEN.all(tx, window=window, low=low, high=high):
@@ -95,9 +95,9 @@ def _drop_messages(tx: Transaction, owner: str, own: Iterable[WindowId], needed:
                 # The index needs the text of a message to forget it, so this comes before the message is dropped.
                 if message.key <= indexed:
                     message_search.unindex(tx, message, owner)
-            gone += tx.changed("drop_messages", window=window, low=low, high=high)
+            deleted += tx.changed("drop_messages", window=window, low=low, high=high)
         kept += value(tx, "count_messages", window=window)
-    return gone, kept, dropped
+    return deleted, kept, dropped
 
 
 def _gaps(parts: Iterable[WindowSegment]) -> list[tuple[int, int]]:

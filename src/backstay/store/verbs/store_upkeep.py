@@ -78,5 +78,5 @@ def delete_closed(tx: Transaction, session: SessionId, owner: str, moment: int) 
 def fold_some(tx: Transaction, moment: int, limit: int) -> tuple[int, int]:
     """Fold the deltas of turns that ended by this moment. Returns the numbers of turns read and rows removed."""
     rows = _FOLDABLE_TURNS.all(tx, moment=moment, limit=limit)
-    gone = sum(event_log.fold(tx, row.turn, row.session, row.first) for row in rows)
-    return len(rows), gone
+    removed = sum(event_log.fold(tx, row.turn, row.session, row.first) for row in rows)
+    return len(rows), removed

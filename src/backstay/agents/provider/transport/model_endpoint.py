@@ -71,7 +71,7 @@ class ModelEndpoint(Generic[ChunkT]):
     def __repr__(self) -> str:
         return f"Endpoint({str(self._url)!r}, {self._model!r})"
 
-    async def ask(self, body: bytes) -> AsyncGenerator[ChunkT, None]:
+    async def request_chunks(self, body: bytes) -> AsyncGenerator[ChunkT, None]:
         """Send one request; yield the chunks of the response, or raise `ProviderFault`."""
         try:
             async with (

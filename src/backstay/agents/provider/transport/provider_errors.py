@@ -65,7 +65,7 @@ class ProviderReply(msgspec.Struct, frozen=True, kw_only=True):
     def _wait(self) -> float | None:
         """Return the delay in seconds that the provider requests, in a header or, as Google does, in its message."""
         named = _WAIT.search(self.message)
-        return asked_wait(self.headers) or (float(named[1]) if named else None)
+        return requested_delay(self.headers) or (float(named[1]) if named else None)
 
     def _error(self) -> AgentError:
         text = self._with_message(f"{self.where} answered {self.status}")
@@ -139,7 +139,7 @@ def status_of(error: Json) -> int:
             return 500
 
 
-def asked_wait(headers: Mapping[str, str]) -> float | None:
+def requested_delay(headers: Mapping[str, str]) -> float | None:
     """Return the delay requested by the provider, in seconds: from a number, or a date relative to its own Date."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         if re.fullmatch(r"\s*\d{1,9}(\.\d{0,9})?\s*", headers.get(name, "")):

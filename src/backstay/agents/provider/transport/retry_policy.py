@@ -18,29 +18,29 @@ class ProviderBackoff(msgspec.Struct, frozen=True, kw_only=True):
         retries: The highest number of retries.
         base: The first delay, in seconds.
         cap: The longest delay, in seconds.
-        patience: The longest accepted delay of a provider (Retry-After); if it requests more, do not retry.
+        max_retry_after: The longest accepted delay of a provider (Retry-After); if it requests more, do not retry.
     """
 
     retries: int = 4
     base: float = 0.5
     cap: float = 8.0
-    patience: float = 60.0
+    max_retry_after: float = 60.0
 
-    def wait(self, attempt: int, *, asked: float | None, chance: float) -> float | None:
+    def wait(self, attempt: int, *, requested: float | None, chance: float) -> float | None:
         """Return the seconds before the next attempt, or None to give up.
 
         Args:
             attempt: The number of the failed attempt; the first is 0.
-            asked: The delay that the provider requested, in seconds.
+            requested: The delay that the provider requested, in seconds.
             chance: A random number from 0 to 1.
         """
-        if attempt >= self.retries or (asked or 0.0) > self.patience:
+        if attempt >= self.retries or (requested or 0.0) > self.max_retry_after:
             return None
         growing = min(self.cap, self.base * 2**attempt)
-        return growing * chance if asked is None else asked + self.base * chance
+        return growing * chance if requested is None else requested + self.base * chance
 
 
-class Persistence:
+class RetryPolicy:
     """Retries after a transient fault, but never after the model's first output."""
 
     def __init__(
@@ -48,12 +48,12 @@ class Persistence:
     ) -> None:
         self._backoff, self._pause, self._chance = backoff, pause, chance
 
-    async def chunks(self, ask: Callable[[], AsyncGenerator[ChunkT, None]]) -> AsyncGenerator[ChunkT, None]:
+    async def chunks(self, request_chunks: Callable[[], AsyncGenerator[ChunkT, None]]) -> AsyncGenerator[ChunkT, None]:
         """Yield the chunks of one answer; raise the error of the last attempt."""
         for attempt in count():
             begun = False
             try:
-                async with aclosing(ask()) as chunks:
+                async with aclosing(request_chunks()) as chunks:
                     async for chunk in chunks:
                         begun = begun or chunk.has_output
                         yield chunk
@@ -67,7 +67,7 @@ class Persistence:
     def _wait(self, attempt: int, fault: ProviderFault) -> float | None:
         if not fault.passing:
             return None
-        return self._backoff.wait(attempt, asked=fault.wait, chance=self._chance())
+        return self._backoff.wait(attempt, requested=fault.wait, chance=self._chance())
 
 
 def _final(error: AgentError, attempt: int, *, begun: bool) -> AgentError:

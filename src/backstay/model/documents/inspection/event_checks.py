@@ -160,7 +160,7 @@ class _EventInspection:
         location, first = next(self._document.events())
         require(isinstance(first.body, SessionCreated), location, "does not create the session")
         for location, turn in self._document.turns():
-            self._check_turn(turn, location, over=self._ended_turns.has(turn.id))
+            self._check_turn(turn, location, is_ended=self._ended_turns.has(turn.id))
         for location, window in self._document.windows:
             if window.id in self._own:
                 require(self._opens(window.id, window.event), f"{location}.event", "refers to another event")
@@ -168,18 +168,18 @@ class _EventInspection:
             fits = self._closings[kind] == (self._facts.state == state)
             require(fits, "$.session.state", "does not match the events")
 
-    def _check_turn(self, turn: ExportedTurn, location: str, *, over: bool) -> None:
-        require(over == (turn.state == "ended"), f"{location}.state", "does not match the events")
-        found = self._holding(turn.event)
+    def _check_turn(self, turn: ExportedTurn, location: str, *, is_ended: bool) -> None:
+        require(is_ended == (turn.state == "ended"), f"{location}.state", "does not match the events")
+        found = self._event_at(turn.event)
         require(found is not None and found.turn == turn.id, f"{location}.event", "refers to another event")
         if turn.first_event is not None:
-            first = self._holding(turn.first_event)
+            first = self._event_at(turn.first_event)
             began = first is not None and first.turn == turn.id and isinstance(first.body, TurnStarted)
             require(began, f"{location}.first_event", "is not its start")
         if turn.state == "waiting" and turn.taken_by is not None:
             require(self._taken.has(turn.taken_by, turn.id), f"{location}.taken_by", "never took it")
 
-    def _holding(self, number: int) -> ExportedEvent | None:
+    def _event_at(self, number: int) -> ExportedEvent | None:
         """The event with this number, folded or not; None if there is none."""
         if not 1 <= number <= self._facts.last_event:
             return None
@@ -187,7 +187,7 @@ class _EventInspection:
 
     def _opens(self, window: WindowId, number: int) -> bool:
         """Whether the event with this number opened the window. A fold may have replaced that event."""
-        found = self._holding(number)
+        found = self._event_at(number)
         match None if found is None else found.body:
             case WindowOpened(window=opened):
                 return opened == window

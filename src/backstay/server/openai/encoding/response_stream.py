@@ -73,7 +73,7 @@ async def until_over(call: ApiRequest[B, Q], turn: Turn) -> None:
     Raises:
         ClientDisconnect: The client has disconnected.
     """
-    with call.service.streams.one_more(call.caller):
+    with call.service.streams.counted(call.caller):
         news = asyncio.Event()
         connection = SseConnection(call.service, call.caller)
         async with connection.watched(call.request.receive, news) as disconnect:
@@ -116,7 +116,7 @@ class TurnStream:
         async with AsyncExitStack() as stack:
             if self._afterwards is not None:
                 stack.callback(self._afterwards)
-            stack.enter_context(self._service.streams.one_more(self._caller))
+            stack.enter_context(self._service.streams.counted(self._caller))
             owned = self._service.app.owned_by(self._caller.owner)
             subscription = stack.enter_context(owned.subscribe([self._turn.session]))
             stack.enter_context(self._service.streams.waking(subscription.changed))

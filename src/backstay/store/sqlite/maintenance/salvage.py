@@ -83,7 +83,7 @@ class Salvage:
                 return here, problem
             # The key can be read and the row cannot: this one record is lost, and reading continues after it.
             saved = mangled and self._save_mangled(beyond)
-            self._lose(beyond, beyond, problem + ("; saved with � in place of invalid bytes" if saved else ""))
+            self._record_loss(beyond, beyond, problem + ("; saved with � in place of invalid bytes" if saved else ""))
             here = beyond
 
     def _save_mangled(self, key: Key) -> bool:
@@ -142,15 +142,15 @@ class Salvage:
                 lost.append((middle, middle))
             ahead.append((reached, high))
         for first, end in _joined(lost):
-            self._lose((first,), (end,), problem)
+            self._record_loss((first,), (end,), problem)
 
     def _take(self, row: Row) -> None:
         refused = self._store(row[len(self._key) :])
         if refused is not None:
             key = row[: len(self._key)]
-            self._lose(key, key, refused)
+            self._record_loss(key, key, refused)
 
-    def _lose(self, first: Key | None, last: Key | None, problem: str) -> None:
+    def _record_loss(self, first: Key | None, last: Key | None, problem: str) -> None:
         self.lost.append(
             Unreadable(table=self._table.name, first=_spelled(first), last=_spelled(last), problem=problem)
         )

@@ -256,18 +256,18 @@ def fold(tx: Transaction, turn: TurnId, session: SessionId, first: int) -> int:
     """Replace the events of an ended turn, or each run of its deltas, by one row. Returns how many rows it removed."""
     rows = _TO_FOLD.all(tx, session=session, turn=turn, first=first)
     whole = _whole_turn(session, rows)
-    gone = 0
+    removed = 0
     if whole is not None:
         _replace(tx, session, turn, rows, whole[0], message_range=whole[1])
-        gone = len(rows) - 1
+        removed = len(rows) - 1
     elif rows and rows[-1].kind == "turn_ended" and rows[-1].message_range is not None:
         runs = _runs(rows)
         for run in runs:
             body = TurnFolded(run[0].number, run[-1].last)
             _replace(tx, session, turn, run, body, message_range=rows[-1].message_range if run is runs[-1] else None)
-        gone = sum(len(run) - 1 for run in runs)
+        removed = sum(len(run) - 1 for run in runs)
     tx.run("mark_folded", turn=turn)
-    return gone
+    return removed
 
 
 def _whole_turn(session: SessionId, rows: Sequence[_StoredEvent]) -> tuple[TurnFolded, MessageRange] | None:

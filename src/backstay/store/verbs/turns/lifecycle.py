@@ -250,7 +250,7 @@ def end(tx: Transaction, session_row: LockedRow, row: TurnRow, outcome: Outcome)
     if isinstance(outcome, Completed) and not whole:
         outcome = Interrupted("the database lost text of the answer in a crash")
     if isinstance(outcome, Interrupted):
-        outcome = replace(outcome, waiting_for_approval=bool(tool_ledger.open_questions(events)))
+        outcome = replace(outcome, waiting_for_approval=bool(tool_ledger.undecided_calls(events)))
     doubtful = tool_ledger.give_up(tx, row, events)
     if isinstance(outcome, Failed) and doubtful:
         # The advice of the error may be to send the message again: that would repeat the tool.

@@ -67,7 +67,7 @@ def note_result(tx: Transaction, turn: OpenTurn, result: ToolResult) -> None:
     raise InvalidPayload(f"tool call {result.id!r} of {turn.id} already has a result")
 
 
-def open_questions(events: Sequence[EventBody]) -> list[str]:
+def undecided_calls(events: Sequence[EventBody]) -> list[str]:
     """The ids of the calls that still wait for a person, by the events of their turn."""
     undecided: dict[str, None] = {}
     for event in events:
@@ -87,9 +87,9 @@ def give_up(tx: Transaction, row: TurnRow, events: Sequence[EventBody]) -> tuple
     if not made:
         return ()
     # Calls of the client's own tools were never ours to run.
-    theirs = {call.id for call in made if call.client}
+    client_calls = {call.id for call in made if call.client}
     given_up = sorted(_GIVE_UP_CALLS.all(tx, turn=row.id))
-    return tuple(entry.call for entry in given_up if entry.call not in theirs)
+    return tuple(entry.call for entry in given_up if entry.call not in client_calls)
 
 
 def _note(tx: Transaction, turn: OpenTurn, call: ToolCall, repeats: int | None) -> ToolCallRecord:
@@ -100,9 +100,9 @@ def _note(tx: Transaction, turn: OpenTurn, call: ToolCall, repeats: int | None) 
     if following.made:
         raise InvalidPayload(f"tool call {call.id!r} was already made in {turn.id}", hint="Give every call its own id.")
     earlier = None if repeats is None else _earlier_line(tx, turn, call, repeats)
-    asked: Approval = "asked" if call.approval else "none"
+    approval: Approval = "asked" if call.approval else "none"
     if earlier is None:
-        return _write(tx, turn, call, asked, ordinal=following.ordinal)
+        return _write(tx, turn, call, approval, ordinal=following.ordinal)
     if earlier.effect == "unknown" and not call.idempotent:
         # A person allowed one repetition. The earlier entry stays unknown, so this one needs its own key.
         tx.run("use_run_again", root=earlier.root, ordinal=earlier.ordinal)
