@@ -55,7 +55,7 @@ def backup(where: str | Path, target: Path, *, progress: ProgressCallback) -> Co
 
 
 def contents(where: str | Path) -> Contents:
-    """What a database file holds."""
+    """The contents of a database file."""
     return sqlite_upkeep.contents(_file(where))
 
 

@@ -43,7 +43,7 @@ class Copied(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
-    """What a database file holds; `active_at` is None if it has no session."""
+    """The contents of a database file; `active_at` is None if it has no session."""
 
     location: str
     sessions: int

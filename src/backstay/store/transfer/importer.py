@@ -254,7 +254,7 @@ class _Import:
             self._write(partial(blob_store.finish, upload=upload, owner=self._owner, expected=head.hash))
 
     def _turns(self, shown: ShownSession) -> Iterator[ExportedTurn]:
-        """The turns as they are written. What the last step needs of them is noted in `shown`."""
+        """The turns as they are written. `shown` receives the facts that the last step needs."""
         newest = -1
         for _, old in self._draft.turns():
             turn = self._renewal.turn(old)

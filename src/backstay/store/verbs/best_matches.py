@@ -95,7 +95,7 @@ def known(tx: Transaction, owner: str, expression: str) -> list[int] | None:
 
 
 def learn(tx: Transaction, owner: str, expression: str, ranked: list[int]) -> LearnedMatches | None:
-    """What to keep of a search that ranked its matches like this; None if it matches few messages."""
+    """The part of a search result to keep for the next search; None if the search matches few messages."""
     if len(ranked) < KEPT or value(tx, "match_beyond", owner=owner, expression=expression, count=COMMON - 1) is None:
         return None
     shapes = _SHAPES.all(tx, owner=owner, expression=expression, keys=str(ranked[:KEPT]))
