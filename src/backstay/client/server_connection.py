@@ -10,6 +10,7 @@ import httpx2
 import msgspec
 
 from backstay.client.api_call import ApiCall
+from backstay.client.certificates import fault_of, trusted
 from backstay.client.server_errors import error_of
 from backstay.config import is_loopback
 from backstay.errors import BackstayError, ConfigError, StoreUnavailable
@@ -43,6 +44,7 @@ class Connection:
             follow_redirects=False,
             # A server on this machine is reached directly, without the proxy of the environment.
             trust_env=not is_loopback(self.base.host),
+            verify=trusted(self.base),
         )
 
     async def close(self) -> None:
@@ -54,6 +56,7 @@ class Connection:
 
         Raises:
             StoreUnavailable: The server does not answer. A call that may be repeated was repeated for a while.
+            ConfigError: The certificate of the server is not trusted.
             BackstayError: The server rejected the call.
         """
 
@@ -118,6 +121,9 @@ class Connection:
             finally:
                 await response.aclose()
         except httpx2.RequestError as error:
+            untrusted = fault_of(error, self.base)
+            if untrusted is not None:
+                raise untrusted from error
             raise StoreUnavailable(_in_words(error), hint=self._advice(error)) from error
 
     def _advice(self, error: httpx2.RequestError) -> str:
