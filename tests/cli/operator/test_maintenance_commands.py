@@ -272,6 +272,16 @@ def test_an_export_to_a_suffix_of_no_format_is_refused(run_cli: RunCli, tmp_path
     assert run_cli("export", session, "-o", name, "--format", "markdown").code == 0
 
 
+@pytest.mark.engines("sqlite")
+def test_a_dash_as_the_file_of_an_export_is_standard_output(run_cli: RunCli, tmp_path: Path) -> None:
+    session = run_cli("send", "--agent", "scripted", "hello", "--json").json["session"]
+
+    answer = run_cli("export", session, "-o", "-")
+
+    assert (answer.code, answer.out) == (0, run_cli("export", session).out)
+    assert not (tmp_path / "-").exists()
+
+
 def test_an_exported_page_is_safe_and_makes_no_requests(run_cli: RunCli) -> None:
     session = run_cli("send", *HOSTILE, "--json", TAGS).json["session"]
     run_cli("rename", session, f"</title>{TAGS}")

@@ -52,11 +52,14 @@ Examples:
     help="jsonl is complete and can be imported; markdown and html have the current window, for reading. "
     "[default: by the suffix of the file; jsonl]",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file to write. [default: standard output]")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="The file to write. [default: -, standard output]"
+)
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @session_options
 def export(options: CommandOptions, *, session: str, kind: Kind | None, output: Path | None, force: bool) -> None:
     """Export a whole session as one document."""
+    output = None if output == Path("-") else output
     wanted = kind or ("jsonl" if output is None else kind_of(output))
     with TemporaryFile() as lines:
         with options.store() as store, screen.progress() as report:
