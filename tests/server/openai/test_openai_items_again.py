@@ -128,3 +128,12 @@ def test_arguments_of_a_clients_tool_come_back_unchanged(ai: Ai, arguments: str)
         tools=tools,
     )
     assert [item["arguments"] for item in items(ai, conversation) if item["type"] == "function_call"] == [arguments] * 2
+
+
+def test_the_scripted_agent_passes_large_numbers_on_to_a_clients_tool(ai: Ai) -> None:
+    tool = {"type": "function", "name": "count", "parameters": {"type": "object", "properties": {}}}
+
+    asked = ai.responses.create(model="scripted", input=f'tool count {{"n": {10**30}}}', tools=[tool])
+
+    (call,) = asked.output
+    assert call.arguments == f'{{"n": {10**30}}}'

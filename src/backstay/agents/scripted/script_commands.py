@@ -19,10 +19,11 @@ class Think(msgspec.Struct, frozen=True):
 
 
 class Use(msgspec.Struct, frozen=True):
-    """Call the tool of this name."""
+    """Call the tool of this name. `text` is the JSON of the arguments, if they were given as such."""
 
     tool: str
     arguments: dict[str, Json] = {}
+    text: str | None = None
 
 
 class Pay(msgspec.Struct, frozen=True):
@@ -73,7 +74,7 @@ class CommandHelp(msgspec.Struct, frozen=True):
 def _use(match: re.Match[str]) -> Use | None:
     """Return None if the rest of the line is not a JSON object: then the line is a sentence, not a command."""
     try:
-        return Use(match[1], msgspec.json.decode(match[2] or "{}", type=dict[str, Json]))
+        return Use(match[1], msgspec.json.decode(match[2] or "{}", type=dict[str, Json]), match[2])
     except msgspec.DecodeError:
         return None
 

@@ -32,6 +32,7 @@ from backstay.agents.scripted.script_commands import (
 from backstay.agents.tools import MayHaveRun, Tool, ToolFailed
 from backstay.errors import AgentFailed
 from backstay.model.content import Body, Json, Text, Thought, ToolCall, ToolResult, Usage, text_of
+from backstay.model.history.call_arguments import parse_arguments
 from backstay.model.message import Message
 
 Pause = Callable[[float], Awaitable[None]]
@@ -119,8 +120,8 @@ Args:
         match command:
             case Think(text):
                 return self._think(turn, text)
-            case Use(name, arguments) if _is_for_client(turn, command):
-                return self._ask_client(turn, name, arguments)
+            case Use() if _is_for_client(turn, command):
+                return self._ask_client(turn, command)
             case Use(name, arguments):
                 return self._use(turn, name, arguments)
             case Pay():
@@ -162,10 +163,11 @@ Args:
         else:
             yield Text(f"I have no tool {name}; there are {', '.join(sorted(tools))}.\n")
 
-    async def _ask_client(self, turn: AgentTurn, name: str, arguments: dict[str, Json]) -> Bodies:
-        """Request a tool call from the client. The id is unique over all turns."""
+    async def _ask_client(self, turn: AgentTurn, command: Use) -> Bodies:
+        """Request a tool call from the client, with the arguments as they were written. The id is unique."""
         self._requested_calls += 1
-        yield ToolCall(f"call_{turn.id[4:]}_{self._requested_calls}", name, arguments, client=True)
+        arguments: Json = command.arguments if command.text is None else parse_arguments(command.text)
+        yield ToolCall(f"call_{turn.id[4:]}_{self._requested_calls}", command.tool, arguments, client=True)
 
     async def _pay(self, turn: AgentTurn, command: Pay) -> Bodies:
         if self._payments is None:
