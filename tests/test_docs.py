@@ -2,19 +2,22 @@
 
 import configparser
 import re
+import runpy
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
 
+import backstay
 from backstay import Address, open_store
 from backstay.config import Settings
 from backstay.model import message
@@ -211,6 +214,37 @@ def test_a_file_of_a_page_names_only_paths_of_its_reader(tmp_path: Path) -> None
 
 def test_the_file_of_settings_that_is_shown_has_settings_only() -> None:
     assert set(tomllib.loads(the_file("backstay.toml"))) <= set(Settings.__struct_fields__)
+
+
+async def test_the_stream_that_is_shown_sends_heartbeats_and_continues(tmp_path: Path) -> None:
+    (tmp_path / "chats.py").write_text(program_files(ROOT / "docs" / "howto" / "embed.md")["chats.py"])
+    shown = runpy.run_path(str(tmp_path / "chats.py"))
+
+    async with backstay.open(tmp_path / "chat.db", agent=shown["agent"]) as app:
+        session = await app.session()
+        await (await session.send("hello")).outcome()
+        seen = await until_idle(shown["frames"](session, None, heartbeat=0.01))
+        rest = await until_idle(shown["frames"](session, seen[1].splitlines()[0].removeprefix("id: "), heartbeat=0.01))
+        lost = [frame async for frame in shown["frames"](session, "7.7000")]
+        await session.delete()
+        end = [frame async for frame in shown["frames"](session, None)]
+
+    assert len(seen) > 3
+    assert rest == seen[2:]
+    assert [frame.splitlines()[0] for frame in lost] == ["event: reload"]
+    assert "session_deleted" in end[-1]
+
+
+async def until_idle(frames: AsyncGenerator[str, None]) -> list[str]:
+    """The events up to the first heartbeat after the end of a turn."""
+    found: list[str] = []
+    async with aclosing(frames):
+        async for frame in frames:
+            if frame.startswith("id: "):
+                found.append(frame)
+            elif found and "turn_ended" in found[-1]:
+                break
+    return found
 
 
 def test_the_settings_that_are_shown_to_postgresql_are_settings_of_it(postgres: Postgres) -> None:

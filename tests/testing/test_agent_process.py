@@ -1,6 +1,9 @@
 """An agent runs in a process of its own and is killed there: its turn is interrupted, and continues elsewhere."""
 
+import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ from backstay import Completed, Interrupted, TurnInfo, open_store
 from backstay.errors import ConfigError
 from backstay.events import TextDelta
 from backstay.testing import AgentProcess, ModelHold, ScriptedModel, events_until, finish_turn
+from tests.databases import Place
 from tests.testing.sample_agents import MODEL_URL, PAYMENTS, Companion, cashier
 
 CASHIER = "tests.testing.sample_agents:cashier"
@@ -111,6 +115,46 @@ async def continued(app: backstay.App, cut: TurnInfo) -> backstay.Turn:
             if event.turn not in (None, cut.id):
                 break
     return await app.turn(following)
+
+
+async def test_a_killed_process_is_noticed_on_every_engine(place: Place) -> None:
+    hold = ModelHold()
+    with ScriptedModel(["one ", hold]) as model:
+        options = {MODEL_URL: model.openai_url}
+        async with backstay.open(place, lease_seconds=1.0) as app:
+            session = await app.session()
+            with AgentProcess(place, "tests.testing.sample_agents:talker", lease_seconds=1.0, env=options) as child:
+                turn = await session.send("count")
+                await hold.reached()
+                child.kill()
+                assert isinstance((await finish_turn(session, turn)).outcome, Interrupted)
+
+
+def test_a_process_ends_with_the_process_of_the_test(tmp_path: Path) -> None:
+    program = "; ".join(
+        [
+            "import sys",
+            "from backstay.testing import AgentProcess",
+            f"child = AgentProcess({str(tmp_path / 'chat.db')!r}, {CASHIER!r})",
+            "child.__enter__()",
+            "print(child.pid, flush=True)",
+            "sys.stdin.read()",
+        ]
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stderr is not None
+        assert int(parent.stdout.readline()) != parent.pid
+        parent.kill()
+
+        parent.stderr.read()  # returns when the agent's process, too, has closed its standard error
 
 
 def test_a_process_works_in_a_blocking_test(tmp_path: Path) -> None:
