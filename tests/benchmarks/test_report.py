@@ -109,6 +109,10 @@ def test_a_slower_peer_is_not_listed_as_ahead() -> None:
     assert "(Backstay 1.0)" not in page(results)
 
 
+def test_the_goals_that_are_written_by_hand_are_part_of_the_page() -> None:
+    assert "## Goals, and what stands in the way\n" in page(_results())
+
+
 def test_each_dash_is_explained() -> None:
     results = _results(undo=[_cell("backstay", 1.0), _cell("careful", reason="It has no undo.")])
     assert "- undo the last of 500 turns: Careful. It has no undo." in page(results)

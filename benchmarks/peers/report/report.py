@@ -23,6 +23,8 @@ another turn stands between its messages. *Rejected*: the write raised an error.
 _DURABILITY_TERMS = """\
 Whether an acknowledged turn survives a power loss. Syncs are counted by `strace` where it is installed; the journal
 mode comes from the header of the database; `synchronous` from the connections that the peer opened."""
+# Written by hand: the goals, and the profiles that show what stands in the way.
+_GOALS = Path(__file__).with_name("goals.md")
 CAPTION = "Speed relative to hand-written SQL on the same disk: higher is better. Dot: median; line: all rounds."
 
 
@@ -83,6 +85,7 @@ def page(results: Results) -> str:
         _contention_section(results),
         _durability_section(results),
         _ahead_section(results),
+        _GOALS.read_text("utf-8").strip(),
         _missing_section(results),
         _charts_section(results),
         _machine_section(results),
