@@ -15,6 +15,7 @@ import pytest
 from backstay import Address, Completed, Store, Text, ToolCall, ToolResult
 from backstay.model import message
 from backstay.model.event import UNSEEN, Cursor
+from backstay.model.history.snapshot import SnapshotQuery
 from backstay.model.turn import OpenTurn
 from backstay.testing import ManualClock
 from benchmarks.instruments.sqlite_counters import SqliteCounters, counted
@@ -85,6 +86,13 @@ class Stage:
     def list(self) -> None:
         self.store.list(owner=ME, limit=10)
 
+    def look_for_turns(self) -> None:
+        self.store.awaited(["default"])
+        self.store.has_work(["default"])
+
+    def snapshot(self) -> None:
+        self.store.snapshot(self.session, SnapshotQuery(last=10), owner=ME)
+
     def last_messages(self) -> None:
         self.store.messages(self.session, owner=ME, last=10)
 
@@ -126,6 +134,8 @@ VERBS: dict[str, Callable[[Stage], None]] = {
     "create": Stage.create,
     "resolve": Stage.resolve,
     "list": Stage.list,
+    "look for turns": Stage.look_for_turns,
+    "snapshot": Stage.snapshot,
     "last messages": Stage.last_messages,
     "last events": Stage.last_events,
 }
