@@ -405,6 +405,20 @@ def test_a_compaction_without_effect_is_reported(folder: Path, place: Place) -> 
     assert "[there is nothing to summarise yet]" in completed.stdout.decode().splitlines()
 
 
+def test_a_reminder_is_a_schedule_of_the_session(folder: Path, place: Place) -> None:
+    said = b"hello\n/remind day 9:00 UTC: Stand up: now!\n/remind day 9:00\n/remind often: tea?\n"
+    completed = piped(folder, *with_database(place), said=said)
+
+    with open_store(place) as store:
+        (made,) = store.schedules(owner="local")
+        (session,) = store.list(owner="local").sessions
+    assert (made.when, made.text, made.to) == ("day 09:00 UTC", "Stand up: now!", session.id)
+    text = completed.stdout.decode()
+    assert f"`backstay schedules` manages {made.id}" in text
+    assert "the time and the text are not separated" in text
+    assert "'often' is not a time of a schedule" in text
+
+
 def test_a_chat_that_is_left_while_its_pipe_is_open_exits_cleanly(folder: Path, place: Place) -> None:
     process = subprocess.Popen(
         [COMMAND, "chat", *with_database(place)],

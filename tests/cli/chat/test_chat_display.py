@@ -13,6 +13,8 @@ from backstay.model.event import (
     ApprovalDecided,
     Event,
     EventBody,
+    ScheduleFired,
+    ScheduleMissed,
     SessionRenamed,
     SteeringTaken,
     TextDelta,
@@ -25,7 +27,7 @@ from backstay.model.event import (
     TurnSubmitted,
     WindowOpened,
 )
-from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
+from backstay.model.ids import MessageId, ScheduleId, SessionId, TurnId, WindowId
 from backstay.model.message import Message
 from backstay.model.turn import Cancelled, Completed, Interrupted
 
@@ -52,6 +54,23 @@ def said(text: str) -> TurnStarted:
 def message(role: str, text: str, *, partial: bool = False) -> Message:
     made = {"id": MessageId("msg_1"), "position": 0, "turn": TURN, "at": 0}
     return Message(role="user" if role == "user" else "assistant", parts=(Text(text),), partial=partial, **made)  # type: ignore[arg-type]  # the dict's values are of many kinds
+
+
+def test_a_schedule_is_noted_unless_its_message_came_in_time() -> None:
+    schedule = ScheduleId("sch_1")
+    blocks, _ = drawn_for(
+        ScheduleFired(schedule, 1_000, late=400),
+        ScheduleFired(schedule, 1_000, late=240_000, missed=1),
+        ScheduleMissed(schedule, 1_000, "skipped", missed=3),
+        ScheduleMissed(schedule, 1_000, "asked"),
+        ScheduleMissed(schedule, 1_000, "failed", reason="it was ended"),
+    )
+    assert [block.text for block in blocks if isinstance(block, NoteBlock)] == [
+        "schedule: 4 minutes late, 1 due time left out",
+        "schedule: 3 due times left out",
+        "schedule: missed; decide with `backstay schedules run sch_1` or `skip`",
+        "schedule: the message could not be sent: it was ended",
+    ]
 
 
 # --- words ----------------------------------------------------------------------------------------------------------

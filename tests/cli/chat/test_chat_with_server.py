@@ -332,6 +332,7 @@ def test_titles_exports_and_help(shown: Terminal, place: Place, folder: Path) ->
     obey(shown, "/title", "it has no title")
     obey(shown, "/title A cup of tea", "title: A cup of tea")
     obey(shown, "/title", "A cup of tea")
+    obey(shown, "/remind day 9:00: Tea?", "day 09:00")
     obey(shown, "/export out.jsonl", "written to out.jsonl")
     obey(shown, "/export out.md", "written to out.md")
     obey(shown, "/export html talk.page", "written to talk.page")

@@ -15,6 +15,8 @@ from backstay.model.content import HIDDEN_KINDS, Attachment, Custom, Json, Part,
 from backstay.model.event import (
     ApprovalDecided,
     Event,
+    ScheduleFired,
+    ScheduleMissed,
     SessionDeleted,
     SessionEndedEvent,
     SessionExpiredEvent,
@@ -238,6 +240,8 @@ class ChatLog:
         match event.body:
             case WindowOpened(reason=reason):
                 return [NoteBlock(_WINDOWS[reason])] if reason in _WINDOWS else []
+            case ScheduleFired() | ScheduleMissed():
+                return _scheduled(event.body)
             case SessionRenamed(by="agent"):
                 return []
             case SessionRenamed(title=title):
@@ -418,3 +422,18 @@ def _short(value: Json) -> str:
     """Format arguments or a result on one line."""
     line = safe_text.one_line(in_words(value)[: _LONG * 2])
     return line if len(line) <= _LONG else line[:_LONG] + "…"
+
+
+def _scheduled(body: ScheduleFired | ScheduleMissed) -> list[Block]:
+    """A note about a schedule, unless it sent its message in time."""
+    left_out = f"{body.missed:,} due time{'s' * (body.missed != 1)} left out"
+    match body:
+        case ScheduleFired(late=late, missed=missed):
+            notes = [*([f"{late // 60_000} minutes late"] if late >= 60_000 else []), *([left_out] if missed else [])]
+            return [NoteBlock(f"schedule: {', '.join(notes)}")] if notes else []
+        case ScheduleMissed(decision="failed", reason=reason):
+            return [NoteBlock(f"schedule: the message could not be sent: {safe_text.one_line(reason)}", "bad")]
+        case ScheduleMissed(decision="asked", schedule=schedule):
+            return [NoteBlock(f"schedule: missed; decide with `backstay schedules run {schedule}` or `skip`", "bad")]
+        case _:
+            return [NoteBlock(f"schedule: {left_out}")]

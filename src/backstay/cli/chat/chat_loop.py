@@ -261,8 +261,16 @@ class ChatLoop:
                 await self._search(order.words)
             case "lineage":
                 await self._lineage()
+            case _:
+                await self._organise(order)
+
+    async def _organise(self, order: ParsedCommand) -> None:
+        """Execute the commands about the session as a whole, and show the help."""
+        match order.name:
             case "title":
                 await self._title(order.words)
+            case "remind":
+                await self._remind(order.words)
             case "export":
                 await self._export(order.words)
             case _:
@@ -308,6 +316,14 @@ class ChatLoop:
         await self._exchange.compact(self.session, focus)
         if (await self._exchange.session(self.session)).window == before:
             await self._io.show([NoteBlock("there is nothing to summarise yet")])
+
+    async def _remind(self, words: str) -> None:
+        when, mark, text = words.partition(": ")
+        if not mark or not text.strip():
+            raise InvalidPayload("the time and the text are not separated", hint="Write /remind day 9:00: Stand up!")
+        made = await self._exchange.remind(self.session, when, text.strip(), request_id=f"remind-{uuid4().hex}")
+        due = screen.moment(made.next_due)
+        await self._io.show([NoteBlock(f"{made.when}, first at {due}; `backstay schedules` manages {made.id}")])
 
     async def _edit_or_offer(self, words: str) -> None:
         if words:

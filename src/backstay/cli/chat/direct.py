@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from backstay.cli.chat.exchange import Busy, ChatEvent, Disconnected, Reconnected
+from backstay.clock import machine_zone
 from backstay.errors import StoreUnavailable
 from backstay.model.addresses.address import Address
 from backstay.model.content import Attachment, Content, Text
 from backstay.model.event import UNSEEN, Cursor
 from backstay.model.ids import MessageId, SessionId, TurnId
 from backstay.model.message import Message
+from backstay.model.schedules.schedule import Schedule
 from backstay.model.search.results import SearchPage
 from backstay.model.session import SessionInfo
 from backstay.model.turn import TurnInfo
@@ -98,6 +100,11 @@ class DirectExchange:
 
     async def rename(self, session: SessionId, title: str) -> None:
         await self._owned.run(commands.rename(session, title, owner=self._owned.owner))
+
+    async def remind(self, session: SessionId, when: str, text: str, *, request_id: str) -> Schedule:
+        return await self._owned.create_schedule(
+            when, session, text, agent=self._agent, zone=machine_zone(), request_id=request_id
+        )
 
     async def messages(self, session: SessionId, last: int) -> tuple[Message, ...]:
         return await self._handle(session).messages(last=last)

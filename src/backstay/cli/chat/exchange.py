@@ -12,6 +12,7 @@ from backstay.model.content import Attachment
 from backstay.model.event import Event
 from backstay.model.ids import MessageId, SessionId, TurnId, check_session_id
 from backstay.model.message import Message
+from backstay.model.schedules.schedule import Schedule
 from backstay.model.search.results import SearchPage
 from backstay.model.session import SessionInfo
 from backstay.model.turn import TurnInfo
@@ -131,6 +132,10 @@ class Exchange(Protocol):
 
     async def rename(self, session: SessionId, title: str) -> None:
         """Set the title."""
+        ...
+
+    async def remind(self, session: SessionId, when: str, text: str, *, request_id: str) -> Schedule:
+        """Create a schedule for the session, in the time zone of this machine."""
         ...
 
     # --- reading ----------------------------------------------------------------------------------------------------

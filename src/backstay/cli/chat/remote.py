@@ -11,12 +11,14 @@ from backstay.client import api_calls
 from backstay.client.client import Client
 from backstay.client.session_client import SessionClient
 from backstay.client.turn_client import TurnClient
+from backstay.clock import machine_zone
 from backstay.errors import StoreUnavailable
 from backstay.model.addresses.address import Address
 from backstay.model.content import Attachment, Content, Text
 from backstay.model.event import Event
 from backstay.model.ids import MessageId, SessionId, TurnId
 from backstay.model.message import Message
+from backstay.model.schedules.schedule import Schedule
 from backstay.model.search.results import SearchPage
 from backstay.model.session import SessionInfo
 from backstay.model.turn import TurnInfo
@@ -99,6 +101,11 @@ class RemoteExchange:
 
     async def rename(self, session: SessionId, title: str) -> None:
         await self._handle(session).rename(title)
+
+    async def remind(self, session: SessionId, when: str, text: str, *, request_id: str) -> Schedule:
+        return await self._client.create_schedule(
+            when, session, text, agent=self._agent, zone=machine_zone(), request_id=request_id
+        )
 
     async def messages(self, session: SessionId, last: int) -> tuple[Message, ...]:
         return await self._handle(session).messages(last=last)

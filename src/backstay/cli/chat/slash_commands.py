@@ -40,6 +40,7 @@ COMMANDS = (
     Command("search", "search all your sessions", needs="WORDS"),
     Command("lineage", "draw the windows of this session as a tree"),
     Command("compact", "summarise the older messages, with a focus on WORDS", takes="WORDS"),
+    Command("remind", "send TEXT at a time, or again and again: /remind day 9:00: Stand up!", needs="WHEN: TEXT"),
     Command("title", "show or set the title", takes="WORDS"),
     Command("export", "write the session to a file: .jsonl complete, .md or .html to read", takes="FORMAT or PATH"),
     Command("help", "show this list"),
