@@ -308,6 +308,34 @@ def test_settings_show_the_selected_agent_and_change_the_theme(person: Person, t
     expect(sheet.locator(".secret")).to_contain_text("bsk_")
 
 
+def test_the_settings_list_schedules_and_pause_run_and_delete_them(person: Person, client: httpx2.Client) -> None:
+    session = new_session(client)
+    wanted = {"when": "weekday 9:00 Europe/Zurich", "text": "Stand up!", "session": session}
+    schedule = client.post("/api/schedules", json=wanted).json()["id"]
+    tab = person.tab()
+    tab.page.get_by_role("button", name="default, patient").click()
+    sheet = tab.page.get_by_role("dialog", name="Settings")
+    line = sheet.locator(".schedules li", has_text="Stand up!")
+
+    expect(line).to_contain_text("weekday 09:00 Europe/Zurich; next")
+    line.get_by_role("button", name="Pause").click()
+    expect(line.locator(".badge")).to_have_text("paused")
+    line.get_by_role("button", name="Resume").click()
+    expect(line.locator(".badge")).to_have_count(0)
+    line.get_by_role("button", name="Run now").click()
+    expect(line).to_contain_text("fired")
+    assert [one["step"] for one in client.get(f"/api/schedules/{schedule}/log").json()["entries"]] == [
+        "fired",
+        "resumed",
+        "paused",
+        "created",
+    ]
+    tab.page.once("dialog", lambda dialog: dialog.accept())
+    line.get_by_role("button", name="Delete").click()
+    expect(line).to_have_count(0)
+    assert client.get("/api/schedules").json()["schedules"] == []
+
+
 def test_a_token_that_expires_and_only_reads_is_made_in_the_settings(person: Person, client: httpx2.Client) -> None:
     tab = person.tab()
     tab.page.get_by_role("button", name="default, patient").click()
