@@ -36,11 +36,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 SHORT = Plan(
     short=True,
-    rounds=9,
+    rounds=6,
     round_seconds=0.02,
-    cell_seconds=1.0,
+    cell_seconds=0.6,
     burst_seconds=0.4,
-    bursts=5,
+    bursts=3,
 )
 FULL = Plan(
     short=False,
