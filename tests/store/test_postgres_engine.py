@@ -33,7 +33,8 @@ DAY = 86_400
 
 @pytest.fixture
 def store(empty_database: str) -> Iterator[Store]:
-    with open_store(empty_database) as store:
+    """A store that waits for a lock as long as a test holds it, also on a busy machine."""
+    with open_store(empty_database, wait_seconds=PATIENCE) as store:
         yield store
 
 
