@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from backstay.model.marks import Marks
     from backstay.model.message import Message, NewMessage
     from backstay.model.operations.store_info import Load
+    from backstay.model.schedules.schedule import Schedule, ScheduleEntry
     from backstay.model.search.results import SearchHit, SearchPage
     from backstay.model.search.snippet import Snippet
     from backstay.model.session import (
@@ -135,6 +136,8 @@ __all__ = [
     "Pooling",
     "Recorded",
     "Resolved",
+    "Schedule",
+    "ScheduleEntry",
     "SearchHit",
     "SearchPage",
     "Session",
@@ -223,6 +226,8 @@ if not TYPE_CHECKING:
         "Pooling": "runtime.turns.agent_pool",
         "Recorded": "model.turn",
         "Resolved": "model.session",
+        "Schedule": "model.schedules.schedule",
+        "ScheduleEntry": "model.schedules.schedule",
         "SearchHit": "model.search.results",
         "SearchPage": "model.search.results",
         "Session": "runtime.session_handle",

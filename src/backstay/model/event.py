@@ -258,8 +258,8 @@ class ScheduleMissed(
 ):
     """Nothing was sent at this `due` time of a `schedule`, nor at others: `missed` in all.
 
-    They were "skipped" by the policy of the schedule, a person is "asked" about this one, or sending "failed" for the
-    `reason`.
+    The `decision`: the policy of the schedule left them out ("skipped"), a person decides about this one ("asked"), or
+    sending "failed" for the `reason`.
     """
 
     schedule: ScheduleId
