@@ -11,7 +11,7 @@ from typing import Literal, get_type_hints
 
 import msgspec
 
-from backstay.errors import ConfigError
+from backstay.errors import ConfigError, InvalidPayload
 
 PREFIX = "BACKSTAY_"
 Source = Literal["default", "file", "environment", "flag"]
@@ -318,6 +318,8 @@ def _checked(settings: Settings) -> Settings:
         raise ConfigError(f"port {settings.port} is out of range", hint="Choose 1 to 65535, or 0 for a free one.")
     if settings.probe_seconds > 60:
         raise ConfigError(f"probe_seconds is {settings.probe_seconds:g}", hint="Set it to at most 60.")
+    if settings.time_zone:
+        _check_zone(settings.time_zone)
     for proxy in settings.forwarded_allow_ips:
         _check_network(proxy)
     if settings.debug and not (is_loopback(settings.host) and not settings.https and _are_loopback(settings)):
@@ -342,6 +344,16 @@ def _checked(settings: Settings) -> Settings:
 def _are_loopback(settings: Settings) -> bool:
     """Whether clients may use no host name but those of this machine, so that no proxy serves others."""
     return all(is_loopback(name.rpartition(":")[0] or name) for name in settings.allowed_hosts)
+
+
+def _check_zone(name: str) -> None:
+    # Imported here: few settings name a zone, and every command pays for what this module loads.
+    from backstay.model.schedules.local_time import zone_named  # noqa: PLC0415
+
+    try:
+        zone_named(name)
+    except InvalidPayload as error:
+        raise ConfigError(f"time_zone: {error.args[0]}", hint=error.hint) from error
 
 
 def _check_network(text: str) -> None:

@@ -45,6 +45,11 @@ _WRONG = {
         SELECT t.id FROM turns t JOIN sessions s ON s.id = t.session_id WHERE s.state = 'deleted'""",
     "blobs that are kept for nobody": """
         SELECT holder_id FROM blob_uses WHERE holder_id NOT IN (SELECT id FROM messages UNION SELECT id FROM turns)""",
+    "schedules without their newest entry": """
+        SELECT s.id FROM schedules s WHERE s.revision IS DISTINCT FROM
+        (SELECT max(number) FROM schedule_log l WHERE l.schedule_id = s.id)""",
+    "entries of deleted schedules": """
+        SELECT schedule_id FROM schedule_log WHERE schedule_id NOT IN (SELECT id FROM schedules)""",
 }
 
 

@@ -10,6 +10,7 @@ import pytest
 import backstay.store
 from backstay.model.ids import ScheduleId, SessionId
 from backstay.store import Store, open_store
+from tests.crash.sql_audit import audit
 from tests.crash.worker_processes import PATIENCE, PROCESSES, WorkerProcesses, die
 from tests.databases import Place
 from tests.effort import stride
@@ -27,7 +28,7 @@ def clock(tmp_path: Path) -> SharedClock:
 
 
 def test_a_process_killed_at_any_step_of_a_firing_loses_no_due_time_and_sends_none_twice(
-    place: Place, tmp_path: Path, clock: SharedClock
+    place: Place, tmp_path: Path, clock: SharedClock, auditor: WorkerProcesses
 ) -> None:
     with open_store(place, clock=clock) as store:
         chat, over, ended = (store.create(owner=ME).id for _ in range(3))
@@ -46,6 +47,7 @@ def test_a_process_killed_at_any_step_of_a_firing_loses_no_due_time_and_sends_no
         rounds += 1
 
     assert killed > rounds // 2
+    assert auditor.all(audit, place) == [[]]
     with open_store(place, clock=clock) as store:
         every_ten = [store.schedule(sent, owner=ME).created_at + count * TEN for count in range(1, rounds + 1)]
         assert requests(store, chat) == [f"{sent}/{due}" for due in every_ten]

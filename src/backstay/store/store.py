@@ -600,7 +600,7 @@ class Store:
     stop_schedule = _runs(commands.stop_schedule)
 
     def fire_due(self, agents: Collection[str]) -> DueTimes:
-        """Decide about every due time that has come, of all owners, and send the messages.
+        """Decide about due times that have come, at most a hundred, and send the messages. Of all owners.
 
         A message that cannot be sent fails visibly, in the log of its schedule, and is not tried again.
 
@@ -608,20 +608,17 @@ class Store:
             agents: The agents that this worker serves. A collection that becomes empty ends the work.
 
         Returns:
-            The next due time; and the schedules that are due, if another process decides about them now.
+            The next due time; and a schedule that is still due, if there are more of them.
 
         Raises:
             InvalidPayload: `agents` is not a list of names.
         """
         check_names("agents", agents)
-        while True:
-            found = self.run(commands.due_schedules())
-            decided = 0
-            for one in found.due:
-                # Checked each time: an app that closes fires nothing more.
-                decided += bool(len(agents)) and self._fire(one) is not None
-            if not decided:
-                return found
+        for one in self.run(commands.due_schedules()).due:
+            # Checked each time: an app that closes fires nothing more.
+            if len(agents):
+                self._fire(one)
+        return self.run(commands.due_schedules(limit=1))
 
     def _fire(self, one: DueSchedule) -> Schedule | None:
         try:

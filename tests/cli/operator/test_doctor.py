@@ -118,6 +118,24 @@ def test_a_broken_invariant_is_named_and_never_repaired_by_guessing(
     assert wrong(run_cli_in(tmp_path, fresh, "doctor", "--json").json) == wrong(answer.json)
 
 
+@pytest.mark.parametrize(
+    ("statement", "sentence"),
+    [
+        ("DELETE FROM schedule_log", "the newest entry is missing in the log of"),
+        ("DELETE FROM schedules", "the log remains of a deleted schedule:"),
+    ],
+)
+def test_a_schedule_and_its_log_are_found_only_together(
+    tmp_path: Path, fresh: Place, statement: str, sentence: str
+) -> None:
+    session = a_store(fresh, sessions=1)[0]
+    with open_store(fresh) as store:
+        made = store.create_schedule("day 9:00", session, "tea?", owner=ME)
+    assert run_cli_in(tmp_path, fresh, "doctor", "--json").code == 0
+    execute(fresh, statement)
+    assert wrong(run_cli_in(tmp_path, fresh, "doctor", "--json").json) == [("invariants", f"{sentence} {made.id}")]
+
+
 def test_a_record_that_cannot_be_read_is_named_with_its_session(tmp_path: Path, fresh: Place) -> None:
     sessions = a_store(fresh, sessions=2)
     execute(fresh, f"UPDATE sessions SET tags = 'not json' WHERE id = '{sessions[1]}'")

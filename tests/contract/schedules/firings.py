@@ -96,6 +96,15 @@ class FiringContract(ContractBase):
         store.fire_due([AGENT])
         assert len(inputs(store, session)) == 1
 
+    def test_many_due_schedules_are_fired_in_steps(self, store: Store, clock: ManualClock) -> None:
+        session = new_session(store)
+        made = {every(store, to=session).id for _ in range(120)}
+        clock.advance(TEN)
+        assert len(store.fire_due([AGENT]).due) == 1
+        assert len(inputs(store, session)) == 100
+        assert store.fire_due([AGENT]).due == ()
+        assert {(request or "").partition("/")[0] for request in inputs(store, session)} == made
+
     def test_a_single_moment_ends_its_schedule(self, store: Store, clock: ManualClock) -> None:
         made = every(store, soon(clock))
         fire_at(store, clock, made.id)

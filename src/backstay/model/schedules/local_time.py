@@ -2,9 +2,12 @@
 
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING
 
 from backstay.errors import InvalidPayload
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 _NAME = re.compile(r"[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -14,8 +17,11 @@ _SECOND = timedelta(seconds=1)
 LAST_MOMENT = round((datetime(9990, 1, 1, tzinfo=UTC) - _EPOCH).total_seconds()) * 1000
 
 
-def zone_named(name: str) -> ZoneInfo:
+def zone_named(name: str) -> "ZoneInfo":
     """The time zone of this name, or `InvalidPayload`."""
+    # Imported here: every command loads this module, and few need a time zone.
+    from zoneinfo import ZoneInfo  # noqa: PLC0415
+
     problem: Exception | None = None
     if len(name) <= 64 and _NAME.fullmatch(name):
         try:

@@ -4,7 +4,6 @@ Each kind has its spelling (`str`), and two functions that are each other's coun
 after a moment, `until` the last one not after it. All moments are milliseconds since 1970 (UTC).
 """
 
-import calendar
 from collections.abc import Iterable
 from datetime import date, datetime, timedelta
 
@@ -135,12 +134,18 @@ class Monthly(msgspec.Struct, frozen=True):
 
     def _due(self, moment: int, ahead: int) -> int:
         here = local_time(moment, zone_named(self.zone))
-        year, month = divmod(here.year * 12 + here.month - 1 + ahead, 12)
-        day = min(self.day, calendar.monthrange(year, month + 1)[1])
-        return _on(date(year, month + 1, day), self.minute, self.zone)
+        month = here.year * 12 + here.month - 1 + ahead
+        first, following = _first_of(month), _first_of(month + 1)
+        day = min(first + timedelta(days=self.day - 1), following - timedelta(days=1))
+        return _on(day, self.minute, self.zone)
 
 
 When = Once | Interval | Hourly | Weekly | Monthly
+
+
+def _first_of(month: int) -> date:
+    """The first day of a month; months are counted from the year 0."""
+    return date(month // 12, month % 12 + 1, 1)
 
 
 def _time(minute: int) -> str:

@@ -9,8 +9,8 @@ from backstay.store import Store, commands
 
 log = logging.getLogger("backstay.runtime")
 
-# The pause after a store that failed, and after another process was first.
-_RETRY, _AGAIN = 1_000, 100
+# The pause after a store that failed.
+_RETRY = 1_000
 
 
 class DueTimer:
@@ -23,7 +23,7 @@ class DueTimer:
     def __init__(self, store: AsyncStore, served: ServedAgents, clock: Clock) -> None:
         self._store, self._served, self._clock = store, served, clock
         self._wall: int | None = None
-        self._boot = 0
+        self._boot = self._wall_read = self._boot_read = 0
         self._failing = False
 
     def is_due(self) -> bool:
@@ -32,6 +32,8 @@ class DueTimer:
 
     async def fire(self) -> None:
         """Fire the schedules that are due. An error is logged once, and the timer tries again after a second."""
+        # Before the store is read: a clock that jumps meanwhile makes the timer ask too early, never too late.
+        self._wall_read, self._boot_read = self._clock.now(), self._clock.boot()
         try:
             if not len(self._served):
                 return
@@ -48,10 +50,11 @@ class DueTimer:
             self._failing = True
             self._wait(_RETRY)
         else:
-            self._wait(_AGAIN if found.due else None if found.next is None else found.next - found.now)
+            # More of them are fired after the next poll: waiting turns are claimed in between.
+            self._wait(0 if found.due else None if found.next is None else found.next - found.now)
 
     def _wait(self, milliseconds: int | None) -> None:
         if milliseconds is None:
             self._wall = None
         else:
-            self._wall, self._boot = self._clock.now() + milliseconds, self._clock.boot() + milliseconds
+            self._wall, self._boot = self._wall_read + milliseconds, self._boot_read + milliseconds
