@@ -125,7 +125,7 @@ async def test_a_message_whose_answer_was_lost_begins_one_session(place: Place) 
     with run_server(place, AGENTS) as server:
         async with cutting(server.port) as (url, cutter), backstay.connect(url, token=server.token()) as client:
             cutter.cut(b"POST /api/turns", after=1, times=2)
-            turn = await client.send(None, "hello")
+            turn = await client.send("new", "hello")
             assert await turn.outcome() == Completed()
             assert cutter.times == 0
             assert [session.id for session in (await client.sessions()).sessions] == [turn.session]

@@ -67,11 +67,11 @@ async def test_a_repeated_request_is_the_first_turn_wherever_the_address_leads(o
 
 async def test_a_message_to_no_session_begins_one_and_a_rejected_message_leaves_none(opened: Opened) -> None:
     async with opened as app:
-        first = await app.send(None, "hello", request_id="new/1")
-        again = await app.send(None, "hello", request_id="new/1")
-        other = await app.send(None, "hello")
+        first = await app.send("new", "hello", request_id="new/1")
+        again = await app.send("new", "hello", request_id="new/1")
+        other = await app.send("new", "hello")
         with pytest.raises(UnknownAgent):
-            await app.send(None, "hello", agent="nobody")
+            await app.send("new", "hello", agent="nobody")
 
         assert (again.id, again.session, again.repeated) == (first.id, first.session, True)
         assert {session.id for session in (await app.sessions()).sessions} == {first.session, other.session}

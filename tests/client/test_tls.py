@@ -57,12 +57,12 @@ class Caller:
                 return result.out
             case "blocking":
                 with backstay.connect_blocking(url, token=token) as client:
-                    turn = client.send(None, "hello")
+                    turn = client.send("new", "hello")
                     assert turn.outcome() == Completed()
                     return client.handle(turn.session).messages()[-1].text
             case _:
                 async with backstay.connect(url, token=token) as app:
-                    sent = await app.send(None, "hello")
+                    sent = await app.send("new", "hello")
                     assert [event async for event in sent.events()]
                     return (await app.handle(sent.session).messages())[-1].text
 

@@ -66,7 +66,7 @@ def a_day(open_it: Open) -> Iterator[Acknowledged]:
     store = open_it()
     kitchen = store.resolve(address("kitchen"), owner=ME).session.id
     yield Acknowledged("resolve")
-    alone = store.submit(None, "is anybody here?", owner=ME).session.id
+    alone = store.submit("new", "is anybody here?", owner=ME).session.id
     yield Acknowledged("submit to a new session")
     store.delete(alone, owner=ME)
     yield Acknowledged("delete")

@@ -1,7 +1,7 @@
 """The operations of the HTTP API, each as a function that returns a typed call."""
 
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import Literal, NoReturn
 from urllib.parse import quote
 
 import msgspec
@@ -219,7 +219,7 @@ def lineage(session: SessionId) -> ApiCall[WindowRows]:
 
 
 def send(
-    to: Address | SessionId | None,
+    to: Address | SessionId | Literal["new"],
     content: Content,
     *,
     agent: str | None,
@@ -230,7 +230,7 @@ def send(
     allow_unserved: bool,
 ) -> ApiCall[SubmittedTurn]:
     """Send a message to a session, an address or a new session."""
-    place = {"address": to.spelling} if isinstance(to, Address) else {"session": to}
+    place = {"address": to.spelling} if isinstance(to, Address) else {} if to == "new" else {"session": to}
     rest = {"agent": agent, "if_busy": if_busy, "allow_unserved": allow_unserved, "ttl": ttl}
     return _submission("api/turns", {**_content(content), **place, **rest}, request_id, expect_revision)
 

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from types import TracebackType
-from typing import BinaryIO, Self, TypeVar
+from typing import BinaryIO, Literal, Self, TypeVar
 
 from backstay.client import api_calls, file_transfer
 from backstay.client.api_call import ApiCall
@@ -180,7 +180,7 @@ class Client(ClientSchedules):
 
     async def send(
         self,
-        to: Address | SessionId | None,
+        to: Address | SessionId | Literal["new"],
         content: Content,
         *,
         agent: str | None = "default",

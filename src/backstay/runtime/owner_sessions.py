@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, Literal, TypeVar
 
 from backstay.errors import StoreUnavailable
 from backstay.model.addresses.address import Address
@@ -114,7 +114,7 @@ class OwnerSessions(OwnerSchedules):
         """Open a session: by its address (it is created if needed), by its id, or a new one.
 
         Args:
-            which: An address, a session id, or None for a new session.
+            which: An address, a session id, or "new" for a new session.
             ttl: When the session expires. Without it an existing session keeps the one it has.
             agent: The agent that answers by default.
 
@@ -183,7 +183,7 @@ class OwnerSessions(OwnerSchedules):
 
     async def send(
         self,
-        to: Address | SessionId | None,
+        to: Address | SessionId | Literal["new"],
         content: Content,
         *,
         agent: str | None = "default",
@@ -198,7 +198,7 @@ class OwnerSessions(OwnerSchedules):
         The message is durable when this returns, together with the session. The agent answers in the background.
 
         Args:
-            to: A session id, an address, whose session is created if needed, or None for a new session.
+            to: A session id, an address, whose session is created if needed, or "new" for a new session.
             content: The message.
             agent: The agent that answers. None: the agent of the last turn of the session, or else `default`.
             request_id: Names one request of its owner. Repeating it returns the same

@@ -53,35 +53,36 @@ class TurnContract(ContractBase):
     def test_an_input_without_a_destination_begins_a_session_in_the_same_transaction(
         self, store: Store, other: Store
     ) -> None:
-        accepted = store.submit(None, "hello", owner=ME, agent=AGENT, start=True, ttl=Ttl(idle=60.0))
+        accepted = store.submit("new", "hello", owner=ME, agent=AGENT, start=True, ttl=Ttl(idle=60.0))
 
         (session,) = other.list(owner=ME).sessions
         assert session == accepted.session
         assert (session.id, session.running) == (accepted.turn.session, accepted.turn.id)
         assert session.expires_at is not None
         assert texts(other, session.id) == ["hello"]
-        assert store.submit(None, "hello", owner=ME).session.id != session.id
+        assert store.submit("new", "hello", owner=ME).session.id != session.id
 
     def test_a_repeated_input_without_a_destination_is_the_first_turn(self, store: Store, other: Store) -> None:
-        first = store.submit(None, "hello", owner=ME, request_id="r1")
+        first = store.submit("new", "hello", owner=ME, request_id="r1")
 
-        for to in (None, first.session.id):
-            again = other.submit(to, "hello", owner=ME, request_id="r1")
+        by_name = other.submit("new", "hello", owner=ME, request_id="r1")
+        by_id = other.submit(first.session.id, "hello", owner=ME, request_id="r1")
+        for again in (by_name, by_id):
             assert (again.turn.id, again.session.id, again.repeated) == (first.turn.id, first.session.id, True)
         with pytest.raises(RequestMismatch):
-            store.submit(None, "something else", owner=ME, request_id="r1")
+            store.submit("new", "something else", owner=ME, request_id="r1")
         with pytest.raises(RequestMismatch):
             store.submit(room(), "hello", owner=ME, request_id="r1")
         store.submit(room(), "hello", owner=ME, request_id="r2")
         with pytest.raises(RequestMismatch):
-            store.submit(None, "hello", owner=ME, request_id="r2")
+            store.submit("new", "hello", owner=ME, request_id="r2")
 
     def test_a_rejected_input_without_a_destination_leaves_no_session(self, store: Store) -> None:
         store.register_agents([AGENT])
         with pytest.raises(UnknownAgent):
-            store.submit(None, "hello", owner=ME, agent="nobody", allow_unserved=False)
+            store.submit("new", "hello", owner=ME, agent="nobody", allow_unserved=False)
         with pytest.raises(InvalidPayload):
-            store.submit(None, " ", owner=ME)
+            store.submit("new", " ", owner=ME)
 
         assert store.list(owner=ME).sessions == ()
 

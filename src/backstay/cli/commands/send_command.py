@@ -84,7 +84,7 @@ def send(
 
     def send(app: AnyApp) -> AnyTurn:
         turn = app.send(
-            to,
+            "new" if to is None else to,
             answering.with_files(app, words, attach),
             request_id=request_id,
             if_busy=if_busy,

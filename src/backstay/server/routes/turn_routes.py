@@ -134,7 +134,7 @@ async def send(call: ApiRequest[SentTurn, NoInput]) -> ApiResponse:
     """Submit an input to a session, an address or a new session; it is durable when the response is sent."""
     sent = call.body
     turn = await call.owned.send(
-        None if sent.session is None and sent.address is None else await target(call, sent.session, sent.address),
+        "new" if sent.session is None and sent.address is None else await target(call, sent.session, sent.address),
         content_of(sent),
         agent=sent.agent,
         if_busy=sent.if_busy,

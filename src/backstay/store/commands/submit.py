@@ -1,6 +1,7 @@
 """Commands that accept input: submit, record, retry, edit; and the look-up of an accepted request."""
 
 from collections.abc import Collection, Sequence
+from typing import Literal
 
 from backstay.errors import InvalidPayload
 from backstay.model.addresses.address import Address
@@ -18,7 +19,7 @@ from backstay.store.verbs.turns.submission import TurnRequest
 
 
 def submit(
-    to: Address | SessionId | None,
+    to: Address | SessionId | Literal["new"],
     content: Content,
     *,
     owner: str,
@@ -33,7 +34,7 @@ def submit(
     """Accept an input, in one transaction with all it needs: address, session, turn, message, lease.
 
     Args:
-        to: A session, or an address, whose session is created if needed, or None for a new session.
+        to: A session, or an address, whose session is created if needed, or "new" for a new session.
         content: The input.
         owner: The owner of the session.
         agent: The agent that answers. None: the agent of the last turn of the session, or else `default`.
@@ -62,7 +63,7 @@ def submit(
         TooLarge: The input is too long.
     """
     request = TurnRequest(
-        to=None if to is None else check_target(to),
+        to=None if to == "new" else check_target(to),
         owner=owner,
         id=request_id,
         agent=agent,
