@@ -14,6 +14,8 @@ from tests.contract.base import ContractBase, OpenHandle
 from tests.contract.documents.blobs import BlobContract
 from tests.contract.documents.exports import ExportContract
 from tests.contract.documents.transfers import TransferContract
+from tests.contract.gateways.deliveries import DeliveryContract
+from tests.contract.gateways.received_messages import ReceivedMessageContract
 from tests.contract.history.compaction_turns import CompactingContract
 from tests.contract.history.context_proofs import ProofContract
 from tests.contract.history.history import HistoryContract
@@ -80,5 +82,7 @@ class StoreContract(
     NoteContract,
     ScheduleContract,
     FiringContract,
+    ReceivedMessageContract,
+    DeliveryContract,
 ):
     """Every fact a store must keep true."""

@@ -41,6 +41,10 @@ _WRONG = {
         AND NOT EXISTS (SELECT 1 FROM windows w WHERE w.id = s.window_id AND w.session_id = s.id)""",
     "addresses that lead to deleted sessions": """
         SELECT a.spelling FROM addresses a JOIN sessions s ON s.id = a.session_id WHERE s.state = 'deleted'""",
+    "deliveries of deleted sessions": """
+        SELECT d.id FROM deliveries d JOIN sessions s ON s.id = d.session_id WHERE s.state = 'deleted'""",
+    "deliveries ahead of their session": """
+        SELECT d.id FROM deliveries d JOIN sessions s ON s.id = d.session_id WHERE d.cursor > s.last_event""",
     "turns of deleted sessions": """
         SELECT t.id FROM turns t JOIN sessions s ON s.id = t.session_id WHERE s.state = 'deleted'""",
     "blobs that are kept for nobody": """

@@ -6,12 +6,16 @@ from typing import NamedTuple
 from backstay import Address, Attachment, NewMessage, Store, Text, ToolCall, ToolResult, Ttl
 from backstay.model import message as m
 from backstay.model.event import FeedEvent
+from backstay.model.gateways.arrival import Arrival, GatheredArrival
+from backstay.model.gateways.delivery import Delivery, Receipt
+from backstay.model.gateways.gateway import GatewayInfo
 from backstay.model.ids import SessionId, TurnId, UploadId
 from backstay.model.schedules.schedule import Schedule, ScheduleEntry
 from backstay.model.search.results import SearchHit
 from backstay.model.session import SessionPatch
 from backstay.model.token import Token
 from backstay.model.turn import Completed
+from backstay.store.commands import gateway_commands
 from tests.contract.builders import ME, STRANGER, Seen, look, run, start
 
 CHAT = Address.chat("matrix", "group", chat="kitchen")
@@ -67,7 +71,19 @@ def fill_store(store: Store, turns: int = 0, cuts: int = 2) -> FullStore:
     store.add_token(owner=ME, name="a key", hash=sha256(b"a secret").digest())
     store.run_schedule(store.create_schedule("month 1 9:00", store.create(owner=ME).id, "rent?", owner=ME).id, owner=ME)
     store.record(store.create(owner=STRANGER).id, [m.user("a harbour of mine")], owner=STRANGER)
+    _deliver(store, store.create(owner=ME).id)
     return FullStore(chat, supervisor, fork, source, asked.turn.id, called, _upload(store, PHOTO[:100]), photo)
+
+
+def _deliver(store: Store, session: SessionId) -> None:
+    """A gateway that has received a message, and was sending an answer."""
+    gateway = store.run(gateway_commands.open_gateway("telegram/7", owner=ME))
+    assert gateway is not None
+    arrival = Arrival(id="42/1", to=session, destination="42", parts=(Text("hello"),), gathering="42", gathers=True)
+    store.run(gateway_commands.receive(gateway, arrival, cursor="8"))
+    (delivery,) = store.run(gateway_commands.deliveries_of(session, owner=ME))
+    store.run(gateway_commands.begin_part(gateway, delivery.id, 1, 0, low=0, high=5))
+    store.run(gateway_commands.close_gateway(gateway))
 
 
 def _attach(store: Store, session: SessionId) -> str:
@@ -94,6 +110,9 @@ class StoreContents(NamedTuple):
     tokens: tuple[Token, ...]
     schedules: tuple[tuple[Schedule, tuple[ScheduleEntry, ...]], ...]
     end: int
+    gateways: tuple[GatewayInfo, ...]
+    gathered: tuple[GatheredArrival, ...]
+    deliveries: tuple[tuple[Delivery, tuple[Receipt, ...]], ...]
 
 
 def contents_of(store: Store) -> StoreContents:
@@ -111,7 +130,26 @@ def contents_of(store: Store) -> StoreContents:
         found += sorted(store.search("harbour", owner=owner, limit=100).hits, key=lambda hit: hit.message)
         end = store.feed(None, owner=owner).next
     schedules = tuple((one, store.schedule_log(one.id, owner=ME)) for one in store.schedules(owner=ME))
-    return StoreContents(tuple(seen), tuple(feed), tuple(found), tuple(exports), store.tokens(owner=ME), schedules, end)
+    return StoreContents(
+        tuple(seen),
+        tuple(feed),
+        tuple(found),
+        tuple(exports),
+        store.tokens(owner=ME),
+        schedules,
+        end,
+        store.run(gateway_commands.gateways(owner=ME)),
+        store.run(gateway_commands.gathered("telegram/7", owner=ME)),
+        _deliveries(store),
+    )
+
+
+def _deliveries(store: Store) -> tuple[tuple[Delivery, tuple[Receipt, ...]], ...]:
+    return tuple(
+        (delivery, store.run(gateway_commands.receipts(delivery.id, 1, gateway=delivery.gateway, owner=ME)))
+        for session in store.list(owner=ME, limit=1000).sessions
+        for delivery in store.run(gateway_commands.deliveries_of(session.id, owner=ME))
+    )
 
 
 def _feed(store: Store, owner: str) -> list[FeedEvent]:

@@ -101,11 +101,11 @@ class TurnEdited(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="t
 
 
 class TurnHeld(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_held"):
-    """A waiting turn was imported. It does not start before a person releases it."""
+    """A waiting turn is held until its release: it was imported, or a chat gateway gathers its input."""
 
 
 class TurnReleased(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turn_released"):
-    """A person released a held turn. It starts when it is next in the queue."""
+    """A held turn was released, by a person or by a chat gateway. It starts when it is next in the queue."""
 
 
 class TurnsReordered(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="turns_reordered"):

@@ -21,6 +21,7 @@ UploadId = NewType("UploadId", str)
 TokenId = NewType("TokenId", str)
 ImportId = NewType("ImportId", str)
 ScheduleId = NewType("ScheduleId", str)
+DeliveryId = NewType("DeliveryId", str)
 
 # The reference shows these: a NewType has no docstring of its own.
 SessionId.__doc__ = "The id of a session, such as `ses_01kb…`; text."
@@ -43,6 +44,7 @@ _NOUNS = {
     "upl": "upload",
     "tok": "token",
     "sch": "schedule",
+    "dlv": "delivery",
 }
 _MATCH = {prefix: re.compile(f"{prefix}_{_SHAPE}").fullmatch for prefix in _NOUNS}
 
@@ -89,6 +91,9 @@ class IdSource:
 
     def schedule(self) -> ScheduleId:
         return ScheduleId("sch_" + self._letters())
+
+    def delivery(self) -> DeliveryId:
+        return DeliveryId("dlv_" + self._letters())
 
     def _letters(self) -> str:
         with self._lock:
@@ -148,6 +153,11 @@ def check_token_id(text: str) -> TokenId:
 def check_schedule_id(text: str) -> ScheduleId:
     """The same text as a schedule id, or `NotFound`."""
     return ScheduleId(_check(text, "sch"))
+
+
+def check_delivery_id(text: str) -> DeliveryId:
+    """The same text as a delivery id, or `NotFound`."""
+    return DeliveryId(_check(text, "dlv"))
 
 
 def message_of(turn: TurnId, index: int) -> MessageId:

@@ -34,6 +34,8 @@ _INVARIANTS = {
     "miscounted_totals": "the stored sessions or bytes are miscounted of the owner",
     "sessions_without_their_window": "the current window is missing in",
     "addresses_of_deleted_sessions": "an address leads to a deleted session:",
+    "deliveries_of_deleted_sessions": "a deleted session is delivered to a chat:",
+    "deliveries_ahead_of_their_session": "a chat got events that do not exist, of",
     "turns_of_deleted_sessions": "turns of a deleted session remain:",
     "schedules_without_their_entry": "the newest entry is missing in the log of",
     "entries_without_a_schedule": "the log remains of a deleted schedule:",

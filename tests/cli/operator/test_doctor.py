@@ -87,6 +87,12 @@ def test_an_attachment_that_lost_some_of_its_bytes_is_never_taken_for_a_shorter_
             store.read_blob(photo, owner=ME)
 
 
+GATEWAY = (
+    "INSERT INTO gateways (owner, name, cursor, feed, fence, created_at) VALUES ('local', 'telegram/7', '', 0, 0, 0)"
+)
+DELIVERIES = """INSERT INTO deliveries (id, owner, gateway, destination, session_id, cursor)
+    SELECT s.id, 'local', 'telegram/7', '42', s.id, {} FROM sessions s"""
+
 BROKEN = {
     "the events are not numbered": ["DELETE FROM events WHERE number = 3"],
     "the event log is empty": ["DELETE FROM events"],
@@ -100,6 +106,12 @@ BROKEN = {
     "a turn runs that is not the session's running turn": [
         """UPDATE turns SET state = 'running', outcome = NULL, ended_at = NULL
         WHERE id IN (SELECT max(id) FROM turns GROUP BY session_id)"""
+    ],
+    "a chat got events that do not exist": [GATEWAY, DELIVERIES.format(9999)],
+    "a deleted session is delivered to a chat": [
+        GATEWAY,
+        DELIVERIES.format(0),
+        "UPDATE sessions SET state = 'deleted'",
     ],
 }
 

@@ -133,6 +133,22 @@ TABLES = (
         _words("schedule_id number at step due missed session_id turn_id reason"),
     ),
     Table("tokens", ("id",), _words("id owner name kind hash created_at expires_at revoked_at access")),
+    Table(
+        "gateways",
+        ("owner", "name"),
+        _words("owner name cursor feed received_at fence holder lease_until lease_boot lease_ms created_at"),
+    ),
+    Table(
+        "arrivals",
+        ("owner", "gateway", "id"),
+        _words("owner gateway id turn_id gathering place parts files at"),
+    ),
+    Table("deliveries", ("id",), _words("id owner gateway destination session_id cursor due closing")),
+    Table(
+        "receipts",
+        ("delivery_id", "event", "part"),
+        _words("delivery_id event part low high state attempts repeated platform_id reason at"),
+    ),
 )
 
 # Workers, commit marks, the search index, and the moves themselves.

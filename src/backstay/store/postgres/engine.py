@@ -252,6 +252,7 @@ class PostgresEngine:
     def _remove_worker(self, tx: Transaction, sightings: Sequence[Mapping[str, Parameter]]) -> None:
         if self._registered_until:
             tx.run("release_leases", worker=self.worker)
+            tx.run("release_gateways", worker=self.worker)
             tx.run("drop_worker", worker=self.worker)
         tx.run_many("add_sightings", sightings)
 

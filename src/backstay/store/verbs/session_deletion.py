@@ -10,6 +10,7 @@ from backstay.store.engine import Transaction
 from backstay.store.rows import Rows, value, values
 from backstay.store.session_row import find
 from backstay.store.verbs import blob_store, message_search, owner_totals
+from backstay.store.verbs.gateways import deliveries
 from backstay.store.verbs.history import window_segments
 from backstay.store.verbs.history.window_segments import END, Needed, WindowSegment
 from backstay.store.verbs.message_search import IndexedMessage
@@ -48,6 +49,7 @@ def delete(tx: Transaction, session: SessionId, owner: str, expect_revision: int
     tx.run("drop_turns", session=session)
     tx.run("drop_marks", session=session)
     tx.run("drop_addresses", session=session)
+    deliveries.drop_of_session(tx, session, owner)
     dead, alive = _family(tx, session)
     own = [window for member in dead for window in values(tx, "windows_of", session=member)]
     needed = Needed(tx, set(own), alive)

@@ -5,6 +5,10 @@
 -- Every write to a session locks its row first.
 {{session_row}} FOR NO KEY UPDATE OF s
 
+-- name: gateway_row
+-- Every write for a gateway locks its row first, before a session row.
+{{gateway_row}} FOR NO KEY UPDATE OF g
+
 -- name: upload
 -- Two clients that send the same upload take turns.
 {{upload}} FOR UPDATE

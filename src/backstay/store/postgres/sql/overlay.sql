@@ -102,7 +102,8 @@ SELECT 1 FROM commits WHERE at < CAST(extract(epoch FROM clock_timestamp()) * 10
 
 -- name: any_old_workers
 SELECT 1 FROM workers w WHERE w.started_at < :moment
-    AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.running_id IS NOT NULL AND s.holder = w.id) LIMIT 1
+    AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.running_id IS NOT NULL AND s.holder = w.id)
+    AND NOT EXISTS (SELECT 1 FROM gateways g WHERE g.holder = w.id) LIMIT 1
 
 -- name: add_worker
 -- Registers a worker, for the first time or again.
@@ -113,10 +114,14 @@ ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at
 -- A holder that closes gives up its leases: from now on any worker may end its turns.
 UPDATE sessions SET lease_until = 0 WHERE holder = :worker AND running_id IS NOT NULL
 
+-- name: release_gateways
+UPDATE gateways SET lease_until = 0 WHERE holder = :worker
+
 -- name: old_workers
 -- Removes workers that were not registered since and hold nothing.
 DELETE FROM workers w WHERE w.started_at < :moment
     AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.running_id IS NOT NULL AND s.holder = w.id)
+    AND NOT EXISTS (SELECT 1 FROM gateways g WHERE g.holder = w.id)
 
 -- name: empty_index
 DELETE FROM search

@@ -87,6 +87,15 @@ class _StoredEvent(_EventRow):
     kind: str
 
 
+class TurnEnding(NamedTuple):
+    """The end of a turn: the last number of its event, the turn, the body, and the messages of the event."""
+
+    last: int
+    turn: TurnId | None
+    body: EventBody
+    messages: tuple[Message, ...]
+
+
 class _BodyRow(msgspec.Struct, gc=False):
     """The number and the body of an event."""
 
@@ -99,6 +108,7 @@ _AFTER = Rows("events_after", _EventRow)
 _CONTAINING = Rows("event_containing", _EventRow)
 _TO_EXPORT = Rows("events_to_export", _EventRow)
 _FEED = Rows("feed_after", _FeedRow)
+_NEXT_ENDING = Rows("next_ending", _EventRow)
 _TO_FOLD = Rows("events_to_fold", _StoredEvent)
 _TO_FENCE = Rows("events_to_fence", _StoredEvent)
 _OF_TURN = Rows("events_of_turn", _BodyRow)
@@ -250,6 +260,17 @@ def feed(tx: Transaction, owner: str, position: int | None, limit: int) -> FeedP
     rows = _FEED.all(tx, owner=owner, position=position, now=tx.now, limit=limit + 1)
     found = tuple(FeedEvent(position=row.position, event=_event(tx, row.session, row)) for row in rows[:limit])
     return FeedPage(events=found, next=found[-1].position if found else position, more=len(rows) > limit)
+
+
+def next_ending(tx: Transaction, session: SessionId, number: int) -> TurnEnding | None:
+    """The first end of a turn after an event, or None."""
+    row = _NEXT_ENDING.one(tx, session=session, number=number)
+    if row is None:
+        return None
+    found = row.message_range
+    segment = None if found is None else WindowSegment(found.low, found.source, found.low, found.high)
+    added = () if segment is None else tuple(messages.read(tx, segment))
+    return TurnEnding(row.last, row.turn, row.decoded(session), added)
 
 
 def fold(tx: Transaction, turn: TurnId, session: SessionId, first: int) -> int:

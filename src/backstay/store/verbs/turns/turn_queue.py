@@ -1,11 +1,11 @@
-"""The queue of waiting turns: withdraw, release, edit, reorder."""
+"""The queue of waiting turns: withdraw, hold, release, edit, reorder."""
 
 from typing import NamedTuple
 
 from backstay.errors import Conflict, NothingToDo, SessionBusy
 from backstay.model.codec import encode_parts
 from backstay.model.content import Part, check_input
-from backstay.model.event import TurnEdited, TurnReleased, TurnsReordered
+from backstay.model.event import TurnEdited, TurnHeld, TurnReleased, TurnsReordered
 from backstay.model.ids import SessionId, TurnId
 from backstay.model.turn import Cancelled, TurnInfo
 from backstay.store.engine import Transaction
@@ -33,6 +33,19 @@ def withdraw(tx: Transaction, turn: TurnId, owner: str) -> TurnInfo:
         row = _find_waiting(tx, turn, owner)
         lifecycle.end_waiting(tx, session_row, row, Cancelled("withdrawn"))
         lifecycle.start_next(tx, session_row, ())
+    return find_row(tx, turn, owner).value()
+
+
+def hold(tx: Transaction, turn: TurnId, owner: str) -> TurnInfo:
+    """Hold a waiting turn: no worker starts it before it is released. Any other turn is not changed."""
+    with lock_session_of(tx, turn, owner) as session_row:
+        row = find_row(tx, turn, owner)
+        if row.state == "waiting" and not row.held and row.taken_by is None:
+            tx.run("hold_turn", turn=turn)
+            session_row.held += 1
+            session_row.steering -= row.steer
+            session_row.revision += 1
+            event_log.append_event(tx, session_row, TurnHeld(), turn)
     return find_row(tx, turn, owner).value()
 
 

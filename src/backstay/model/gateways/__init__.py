@@ -1,0 +1,1 @@
+"""Values of chat gateways: accounts on chat platforms, what they receive, and what they send."""

@@ -1,0 +1,1 @@
+"""Operations of chat gateways: the poller's lease, received messages, and deliveries."""
