@@ -1,0 +1,1 @@
+"""The gateway to Telegram. Needs the extra `telegram`."""
