@@ -55,6 +55,7 @@ FOREIGN = {
     "rich",
     "sqlite3",
     "starlette",
+    "telegram",
     "uvicorn",
 }
 

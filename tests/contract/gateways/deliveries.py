@@ -23,7 +23,7 @@ from backstay.store import Store
 from backstay.store.commands import gateway_commands
 from backstay.testing.manual_clock import ManualClock
 from tests.contract.base import LEASE, ContractBase
-from tests.contract.builders import AGENT, ME, STRANGER, new_session, run, say, start
+from tests.contract.builders import AGENT, ME, STRANGER, new_session, room, run, say, start
 from tests.contract.gateways.received_messages import BOT, HOME, hello, opened, received, turn_of
 
 UNKNOWN = DeliveryId("dlv_01kb000000e0080000000000zz")
@@ -193,6 +193,25 @@ class DeliveryContract(ContractBase):
         received(store, proof, hello("42/2"))
 
         assert [found.closing for found in store.run(gateway_commands.deliveries_of(session, owner=ME))] == [False]
+
+    def test_a_chat_can_start_anew_and_still_gets_what_runs(self, store: Store) -> None:
+        proof = opened(store)
+        old = turn_of(received(store, proof, hello())).session
+        anew = gateway_commands.start_anew(proof, room(), HOME)
+        command = hello("42/2", parts=())
+        store.run(gateway_commands.receive(proof, command, cursor="2", action=anew))
+        store.run(gateway_commands.receive(proof, command, cursor="2", action=anew))
+        new = turn_of(received(store, proof, hello("42/3"))).session
+        _answer_all(store)
+
+        proof = _marked(store, proof)
+
+        assert len(store.list(owner=ME).sessions) == 2
+        assert {delivery.session: delivery.closing for delivery in due(store)} == {old: True, new: False}
+        for delivery in due(store):
+            store.run(gateway_commands.settle(proof, delivery.id, _ending(store, delivery).event))
+        assert store.run(gateway_commands.deliveries_of(old, owner=ME)) == ()
+        assert len(store.run(gateway_commands.deliveries_of(new, owner=ME))) == 1
 
     def test_a_deleted_session_is_delivered_nowhere(self, store: Store) -> None:
         proof = opened(store)

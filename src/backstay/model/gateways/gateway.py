@@ -38,6 +38,7 @@ class OpenGateway(msgspec.Struct, frozen=True, kw_only=True):
         cursor: The position in the platform's list of messages when the gateway was opened.
         feed: The position in the owner's feed up to which deliveries are marked as due.
         lease_until: When the lease expires, on the boot clock of the holder's machine.
+        lasts: The duration of the lease from each renewal, in milliseconds.
     """
 
     owner: str
@@ -47,3 +48,4 @@ class OpenGateway(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str
     feed: int
     lease_until: int
+    lasts: int

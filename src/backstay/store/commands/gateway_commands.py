@@ -5,12 +5,14 @@ is.
 """
 
 from backstay.errors import ConfigError, InvalidPayload
+from backstay.model.addresses.address import Address
 from backstay.model.codec import check_name, check_text
 from backstay.model.content import Content, parts_of
 from backstay.model.gateways.arrival import Arrival, GatheredArrival, Received
 from backstay.model.gateways.delivery import Delivery, EndedTurns, Ending, PartResult, Receipt
 from backstay.model.gateways.gateway import GatewayInfo, OpenGateway
 from backstay.model.ids import DeliveryId, SessionId, check_delivery_id, check_session_id
+from backstay.model.session import SessionInfo
 from backstay.model.turn import TurnInfo
 from backstay.store.commands.command import Read, Write
 from backstay.store.commands.input_checks import check_kind, check_limit, check_owner, check_target, check_whole
@@ -256,6 +258,33 @@ def deliver_to(gateway: OpenGateway, destination: str, session: SessionId) -> Wr
         wakes=False,
         verb=lambda tx: deliveries.follow(
             tx, gateway, check_name("the destination", destination, tx.limits.name_bytes), where
+        ),
+    )
+
+
+def start_anew(gateway: OpenGateway, address: Address, destination: str) -> Write[SessionInfo]:
+    """Point an address to a new session, and send its answers to the destination of the old one.
+
+    Args:
+        gateway: The proof.
+        address: The address. Turns that run or wait in its old session are still sent.
+        destination: Where answers are sent, in the words of the platform.
+
+    Returns:
+        The new session.
+
+    Raises:
+        LeaseLost: Another worker polls.
+        QuotaExceeded: The owner has reached its limit of sessions or bytes.
+        InvalidPayload: An argument is not valid.
+    """
+    check_kind("gateway", gateway, OpenGateway)
+    check_kind("address", address, Address)
+    return Write(
+        name="start_anew",
+        owner=gateway.owner,
+        verb=lambda tx: deliveries.start_anew(
+            tx, gateway, address, check_name("the destination", destination, tx.limits.name_bytes)
         ),
     )
 

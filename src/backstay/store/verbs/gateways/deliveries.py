@@ -9,6 +9,7 @@ from typing import NamedTuple, assert_never
 import msgspec
 
 from backstay.errors import Conflict, CorruptRecord, InvalidPayload, NotFound
+from backstay.model.addresses.address import Address
 from backstay.model.codec import check_text
 from backstay.model.event import TurnEnded, TurnFolded, TurnRecorded
 from backstay.model.gateways.delivery import (
@@ -24,10 +25,12 @@ from backstay.model.gateways.delivery import (
 )
 from backstay.model.gateways.gateway import OpenGateway
 from backstay.model.ids import DeliveryId, SessionId
+from backstay.model.session import SessionInfo
 from backstay.model.turn import COMPACTOR, Completed, Outcome
 from backstay.store.engine import Transaction
 from backstay.store.rows import Rows, value
 from backstay.store.session_row import find
+from backstay.store.verbs import session_changes
 from backstay.store.verbs.gateways import gateway_row
 from backstay.store.verbs.turns import event_log
 from backstay.store.verbs.turns.turn_row import TURN
@@ -143,6 +146,23 @@ def leave(tx: Transaction, proof: OpenGateway, delivery: DeliveryId) -> Delivery
     row.closing = row.due = 1
     tx.run("set_delivery_closing", delivery=delivery, closing=1, due=1)
     return row.value()
+
+
+def start_anew(tx: Transaction, proof: OpenGateway, address: Address, destination: str) -> SessionInfo:
+    """Point an address to a new session, whose answers go to the destination; the old one is sent until it is idle."""
+    gateway_row.lock(tx, proof)
+    here = address.on(tx.host)
+    before = session_changes.ADDRESS.one(tx, owner=proof.owner, key=bytes.fromhex(here.key))
+    created = session_changes.create(tx, proof.owner, None)
+    session = session_changes.point(tx, here, created.id, proof.owner)
+    if before is not None:
+        found = _DELIVERY_TO.one(
+            tx, owner=proof.owner, gateway=proof.name, destination=destination, session=before.session
+        )
+        if found is not None:
+            tx.run("set_delivery_closing", delivery=found.id, closing=1, due=1)
+    bind(tx, proof, destination, session.id, session.last_event)
+    return session
 
 
 def of_session(tx: Transaction, session: SessionId, owner: str) -> tuple[Delivery, ...]:

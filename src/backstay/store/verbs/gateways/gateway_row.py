@@ -65,6 +65,7 @@ class GatewayRow(msgspec.Struct):
             cursor=self.cursor,
             feed=self.feed,
             lease_until=self.lease_until or 0,
+            lasts=self.lease_ms or 0,
         )
 
 

@@ -1,0 +1,147 @@
+"""Sends the ends of turns: what is due is found in the feed, and each part is sent under a receipt."""
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+
+from backstay.errors import NotFound
+from backstay.gateways.answer_text import MARK, answer_text
+from backstay.gateways.platform import ChatPlace, Platform, SendDeferred, SendRefused, SendUncertain
+from backstay.gateways.poller_tasks import PollerTasks
+from backstay.gateways.text_limits import next_cut, piece, units
+from backstay.model.gateways.delivery import (
+    Delivery,
+    EndedTurns,
+    Ending,
+    PartDeferred,
+    PartRefused,
+    PartResult,
+    PartSent,
+    PartUncertain,
+    Receipt,
+)
+from backstay.model.ids import DeliveryId
+from backstay.store.commands import Write, gateway_commands
+
+# So many chats are sent to at once.
+_MOST_SENDING = 16
+
+
+class AnswerDelivery:
+    """The outbox of one poller."""
+
+    def __init__(self, tasks: PollerTasks, platform: Platform) -> None:
+        self._tasks, self._platform = tasks, platform
+        self._app, self._proof, self._options = tasks.app, tasks.proof, tasks.options
+        self._sending = asyncio.Semaphore(_MOST_SENDING)
+        self._position: int | None = self._proof.feed or None
+        self.ready = asyncio.Event()
+
+    async def run(self) -> None:
+        """Send what is due now, and then whatever becomes due."""
+        await self._tasks.persist("reading the feed", self._begin)
+        self.ready.set()
+        with self._app.subscribe((), everything=True) as subscription:
+            await self._tasks.persist("reading the feed", partial(self._read_on, subscription.changed))
+
+    async def _begin(self) -> bool:
+        if self._position is None:
+            # A new gateway has no deliveries yet: it begins at the end of the feed.
+            end = (await self._app.run(gateway_commands.ended_turns(None, owner=self._proof.owner))).next
+            ended = EndedTurns(sessions={}, next=end, more=False)
+            await self._app.run(gateway_commands.mark_due(self._proof, ended))
+            self._position = end
+        await self._start_due()
+        return True
+
+    async def _read_on(self, changed: asyncio.Event) -> bool:
+        """Read the feed to its end, and wait for a write."""
+        # Clear before the read: a write during the read sets the event again, and is not missed.
+        changed.clear()
+        ended = await self._app.run(gateway_commands.ended_turns(self._position or 0, owner=self._proof.owner))
+        if ended.sessions:
+            await self._app.run(gateway_commands.mark_due(self._proof, ended))
+            await self._start_due()
+        self._position = ended.next
+        if not ended.more:
+            await changed.wait()
+        return False
+
+    async def _start_due(self) -> None:
+        after: DeliveryId | None = None
+        while True:
+            page = await self._app.run(
+                gateway_commands.due_deliveries(self._proof.name, owner=self._proof.owner, after=after)
+            )
+            if not page:
+                return
+            for delivery in page:
+                self._tasks.start(f"delivery {delivery.id}", partial(self._deliver, delivery), again=True)
+            after = page[-1].id
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        """Send all that is due for one destination, in order."""
+        # The session may be deleted at any moment, and its delivery with it.
+        with suppress(NotFound):
+            await self._tasks.persist(
+                f"sending to {delivery.destination}", partial(self._deliver_next, delivery.id, [delivery])
+            )
+
+    async def _deliver_next(self, name: DeliveryId, known: list[Delivery]) -> bool:
+        """Send one end of a turn. Returns whether nothing is left. `known` keeps the delivery between the attempts."""
+        delivery = known[0]
+        ending = await self._app.run(
+            gateway_commands.next_ending(delivery.session, delivery.cursor, owner=self._proof.owner)
+        )
+        if ending is not None:
+            async with self._sending:
+                await self._send(delivery, ending)
+        event = delivery.cursor if ending is None else ending.event
+        settled = await self._app.run(gateway_commands.settle(self._proof, name, event))
+        if settled is None or not settled.due:
+            return True
+        known[0] = settled
+        return False
+
+    async def _send(self, delivery: Delivery, ending: Ending) -> None:
+        """Send the parts of a text that were not sent yet. Raises if one has to wait."""
+        text, place = answer_text(ending), ChatPlace.parse(delivery.destination)
+        owner, gateway = self._proof.owner, self._proof.name
+        begun = await self._app.run(gateway_commands.receipts(delivery.id, ending.event, gateway=gateway, owner=owner))
+        limit = self._platform.most_units - units(MARK)
+        start = part = 0
+        while start < len(text):
+            end = begun[part].high if part < len(begun) else next_cut(text, start, limit)
+            begin = gateway_commands.begin_part(self._proof, delivery.id, ending.event, part, low=start, high=end)
+            start = await self._tasks.complete(self._send_part(place, begin, text))
+            part += 1
+
+    async def _send_part(self, place: ChatPlace, begin: Write[Receipt], text: str) -> int:
+        """Send a part unless that is done, and store its receipt. Returns where the next one begins."""
+        receipt = await self._app.run(begin)
+        if receipt.state != "sending":
+            return receipt.high
+        body = piece(text, receipt.low, receipt.high)
+        problem: SendDeferred | SendUncertain | None = None
+        result: PartResult
+        try:
+            result = PartSent(await self._platform.send(place, MARK + body if receipt.repeated else body))
+        except SendRefused as error:
+            result = PartRefused(str(error))
+        except SendDeferred as error:
+            problem, result = error, PartDeferred(str(error))
+        except SendUncertain as error:
+            problem, result = error, PartUncertain(str(error))
+        stored = await self._app.run(
+            gateway_commands.finish_part(
+                self._proof,
+                receipt.delivery,
+                receipt.event,
+                receipt.part,
+                result,
+                max_age_seconds=self._options.max_age,
+            )
+        )
+        if problem is not None and stored.state != "failed":
+            raise problem
+        return receipt.high

@@ -1,0 +1,49 @@
+"""Options of a gateway."""
+
+from typing import Literal
+
+import msgspec
+
+from backstay.errors import ConfigError
+
+
+class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may write to the agent, and how messages become turns.
+
+    Args:
+        allow: The platform's ids of the people and chats that are answered; the only entry `*` means everybody.
+        agent: The agent that answers; None: the one that was asked last in the session.
+        groups: Whether every message of an allowed group is answered, or only those that name the account.
+        members: Whether the members of a group share a session, or each has their own.
+        gather_texts: Whether texts that follow each other quickly become one turn, like albums.
+        quiet: A gathering ends when no message has come for so many seconds.
+        longest: A gathering ends after so many seconds, even without its files.
+        max_age: A part of an answer that could not be sent for so many seconds is given up.
+        retry: Seconds between two attempts, at first; each further one waits longer.
+        takeover: Seconds between two attempts to become the poller.
+
+    Raises:
+        ConfigError: A value is not valid.
+    """
+
+    allow: frozenset[str] = frozenset()
+    agent: str | None = None
+    groups: Literal["mentioned", "all"] = "mentioned"
+    members: Literal["shared", "own"] = "shared"
+    gather_texts: bool = False
+    quiet: float = 1.5
+    longest: float = 60.0
+    max_age: float = 86_400.0
+    retry: float = 1.0
+    takeover: float = 2.0
+
+    def __post_init__(self) -> None:
+        if "*" in self.allow and len(self.allow) > 1:
+            raise ConfigError("the list of allowed people has * and others", hint="Give * alone, or no *.")
+        for name in ("quiet", "longest", "max_age", "retry", "takeover"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} is {getattr(self, name)!r}", hint="Give seconds, more than 0.")
+
+    def allows(self, sender: str, chat: str) -> bool:
+        """Whether this person, or everybody in this chat, is answered."""
+        return "*" in self.allow or sender in self.allow or chat in self.allow

@@ -1,0 +1,101 @@
+"""A gateway: becomes the poller of an account, and receives and sends until it is stopped or another one polls."""
+
+import asyncio
+import logging
+
+from backstay.errors import LeaseLost, StoreError
+from backstay.gateways.answer_delivery import AnswerDelivery
+from backstay.gateways.gateway_options import GatewayOptions
+from backstay.gateways.gatherings import Gatherings
+from backstay.gateways.message_inbox import MessageInbox
+from backstay.gateways.platform import Platform, SendDeferred, SendUncertain
+from backstay.gateways.poller_tasks import PollerTasks
+from backstay.model.gateways.gateway import OpenGateway
+from backstay.runtime.owner_sessions import OwnerSessions
+from backstay.store.commands import gateway_commands
+
+log = logging.getLogger("backstay.gateways")
+
+
+class Gateway:
+    """One account on a chat platform, over an open app. Several processes may run it: one polls, the others wait."""
+
+    def __init__(self, app: OwnerSessions, platform: Platform, options: GatewayOptions) -> None:
+        self._app, self._platform, self._options = app, platform, options
+
+    async def run(self) -> None:
+        """Receive and send until this is cancelled. A lost lease is waited for again.
+
+        Raises:
+            SendRefused: The platform does not accept the token.
+        """
+        name = await self._identify()
+        while True:
+            proof = await self._become_poller(name)
+            log.info("%s: polling", name)
+            try:
+                await self._poll(proof)
+            except* LeaseLost:
+                log.warning("%s: another process polls now", name)
+            finally:
+                await self._give_up(proof)
+
+    async def _identify(self) -> str:
+        pause = self._options.retry
+        while True:
+            try:
+                return await self._platform.identify()
+            except (SendDeferred, SendUncertain, OSError) as error:
+                log.warning("the platform does not answer yet: %s", error)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 60.0)
+
+    async def _become_poller(self, name: str) -> OpenGateway:
+        while True:
+            try:
+                proof = await self._app.run(gateway_commands.open_gateway(name, owner=self._app.owner))
+            except StoreError as error:
+                log.warning("%s: the store cannot be written yet: %s", name, error)
+                proof = None
+            if proof is not None:
+                return proof
+            await asyncio.sleep(self._options.takeover)
+
+    async def _poll(self, proof: OpenGateway) -> None:
+        tasks: PollerTasks | None = None
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = PollerTasks(self._app, proof, self._options, group)
+                await self._start(tasks)
+        finally:
+            if tasks is not None:
+                await tasks.settle()
+
+    async def _start(self, tasks: PollerTasks) -> None:
+        gatherings = Gatherings(tasks, self._platform)
+        await gatherings.resume()
+        delivery = AnswerDelivery(tasks, self._platform)
+        tasks.start("lease", lambda: self._renew(tasks))
+        # The outbox notes the end of the feed before the first message is received.
+        tasks.start("outbox", delivery.run)
+        await delivery.ready.wait()
+        tasks.start("inbox", MessageInbox(tasks, self._platform, gatherings).run)
+
+    async def _renew(self, tasks: PollerTasks) -> None:
+        while True:
+            await asyncio.sleep(tasks.proof.lasts / 3000)
+            await tasks.persist("renewing the lease", lambda: self._renew_once(tasks.proof))
+
+    async def _renew_once(self, proof: OpenGateway) -> bool:
+        await self._app.run(gateway_commands.renew_gateway(proof))
+        return True
+
+    async def _give_up(self, proof: OpenGateway) -> None:
+        """Let another process poll at once. Without this it waits for the end of the lease."""
+        try:
+            await asyncio.shield(asyncio.ensure_future(self._close(proof)))
+        except (LeaseLost, StoreError):
+            log.debug("%s: the lease was not given up", proof.name)
+
+    async def _close(self, proof: OpenGateway) -> None:
+        await self._app.run(gateway_commands.close_gateway(proof))

@@ -1,0 +1,239 @@
+"""A Bot API on loopback, with people who write to a bot. It can fail as the real one does.
+
+Faults: it repeats confirmed updates, delays them, answers 429 and 5xx before or after it has done what was asked, and
+cuts an answer in the middle. The people see what really arrived, whatever the bot was told.
+"""
+
+import asyncio
+import json
+import random
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+TOKEN = "7:fake-token"
+BOT = {"id": 7, "is_bot": True, "first_name": "Bot", "username": "fake_bot"}
+
+Json = dict[str, Any]  # Any: whatever the Bot API has there
+Fault = Literal["429", "500 before", "500 after", "cut before", "cut after", "repeat", "400"]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A message of the bot, as the people in the chat see it."""
+
+    chat: int
+    text: str
+    thread: int | None
+    mode: str | None
+
+
+@dataclass
+class FakeTelegram:
+    """The server's state. All methods may be called from any thread."""
+
+    seed: int = 0
+    chance: float = 0.0
+    faults: dict[str, deque[Fault]] = field(default_factory=dict)
+    dead_threads: set[int] = field(default_factory=set)
+    files: dict[str, bytes] = field(default_factory=dict)
+    url: str = ""
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Condition()
+        self._updates: list[Json] = []
+        self._confirmed = 0
+        self._next_update, self._next_message = 1, 1
+        self._seen: list[Seen] = []
+        self._random = random.Random(self.seed)
+        self.polls = 0
+
+    # --- people -----------------------------------------------------------------------------------------------------
+
+    def write(
+        self,
+        text: str,
+        *,
+        chat: int = 42,
+        sender: int = 42,
+        kind: str = "private",
+        thread: int | None = None,
+        album: str | None = None,
+        photo: str | None = None,
+        number: int | None = None,
+    ) -> str:
+        """A person writes; returns the id of the message."""
+        with self._lock:
+            message = number or self._next_message
+            self._next_message = max(self._next_message, message) + 1
+            body: Json = {
+                "message_id": message,
+                "date": 1_800_000_000,
+                "chat": {"id": chat, "type": kind, "title": "A group"},
+                "from": {"id": sender, "is_bot": False, "first_name": "Ann"},
+            }
+            body["caption" if photo else "text"] = text
+            if thread is not None:
+                body |= {"message_thread_id": thread, "is_topic_message": True}
+            if album is not None:
+                body["media_group_id"] = album
+            if photo is not None:
+                body["photo"] = [
+                    {"file_id": photo, "file_unique_id": photo, "width": size, "height": size} for size in (90, 800)
+                ]
+            self._updates.append({"update_id": self._next_update, "message": body})
+            self._next_update += 1
+            self._lock.notify_all()
+        return f"{chat}/{message}"
+
+    @property
+    def seen(self) -> list[Seen]:
+        """What the people see of the bot, in order."""
+        with self._lock:
+            return list(self._seen)
+
+    def texts(self, chat: int = 42) -> list[str]:
+        """The texts that the bot has sent to a chat."""
+        return [seen.text for seen in self.seen if seen.chat == chat]
+
+    def wait_for(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
+        """Wait until the people see this."""
+        with self._lock:
+            assert self._lock.wait_for(condition, seconds), f"they only see {self._seen}"
+
+    @property
+    def confirmed(self) -> int:
+        """Up to which update the bot has confirmed."""
+        with self._lock:
+            return self._confirmed
+
+    # --- the API ----------------------------------------------------------------------------------------------------
+
+    async def call(self, request: Request) -> Response:
+        """A method of the Bot API."""
+        method = request.path_params["method"]
+        if request.path_params["token"] != TOKEN:
+            return _failed(401, "Unauthorized")
+        form = await request.form()
+        given: Json = {name: str(value) for name, value in form.items()}
+        fault = self._fault_of(method)
+        if fault == "429":
+            return _failed(429, "Too Many Requests: retry after 1", parameters={"retry_after": 1})
+        if fault == "400":
+            return _failed(400, "Bad Request: can't parse entities: unsupported start tag")
+        if fault in ("500 before", "cut before"):
+            return _failed(502, "Bad Gateway") if fault == "500 before" else _cut({})
+        result = await self._done(method, given, repeat=fault == "repeat")
+        if isinstance(result, Response):
+            return result
+        if fault == "500 after":
+            return _failed(502, "Bad Gateway")
+        return _cut(result) if fault == "cut after" else JSONResponse({"ok": True, "result": result})
+
+    async def file(self, request: Request) -> Response:
+        """The bytes of a file."""
+        if self._fault_of("file") is not None:
+            return _failed(502, "Bad Gateway")
+        return Response(self.files[request.path_params["file"]])
+
+    def _fault_of(self, method: str) -> Fault | None:
+        with self._lock:
+            if self.faults.get(method):
+                return self.faults[method].popleft()
+            if self._random.random() >= self.chance:
+                return None
+            faults: list[Fault] = ["429", "500 before", "500 after", "cut before", "cut after"]
+            return self._random.choice([*faults, "repeat"] if method == "getUpdates" else faults)
+
+    async def _done(self, method: str, given: Json, *, repeat: bool) -> Json | list[Json] | bool | Response:
+        match method:
+            case "getMe":
+                return BOT
+            case "getUpdates":
+                return await self._get_updates(given, repeat=repeat)
+            case "sendMessage":
+                return self._send_message(given)
+            case "getFile":
+                found = given["file_id"]
+                if found not in self.files:
+                    return _failed(400, "Bad Request: file is too big")
+                return {"file_id": found, "file_unique_id": found, "file_path": found}
+            case _:
+                return _failed(404, f"Not Found: {method}")
+
+    async def _get_updates(self, given: Json, *, repeat: bool) -> list[Json]:
+        offset = int(given.get("offset", 0))
+        with self._lock:
+            self.polls += 1
+            self._confirmed = max(self._confirmed, offset - 1)
+            self._lock.notify_all()
+        end = asyncio.get_running_loop().time() + min(float(given.get("timeout", 0)), 2.0)
+        while True:
+            with self._lock:
+                first = 0 if repeat else max(offset, self._confirmed + 1)
+                found = [update for update in self._updates if update["update_id"] >= first][:100]
+            if found or asyncio.get_running_loop().time() >= end:
+                return found
+            await asyncio.sleep(0.01)
+
+    def _send_message(self, given: Json) -> Json | Response:
+        chat, thread = int(given["chat_id"]), given.get("message_thread_id")
+        if thread is not None and int(thread) in self.dead_threads:
+            return _failed(400, "Bad Request: message thread not found")
+        if not given["text"]:
+            return _failed(400, "Bad Request: message text is empty")
+        with self._lock:
+            number, self._next_message = self._next_message, self._next_message + 1
+            shown = Seen(chat, given["text"], None if thread is None else int(thread), given.get("parse_mode"))
+            self._seen.append(shown)
+            self._lock.notify_all()
+        return {
+            "message_id": number,
+            "date": 1_800_000_000,
+            "chat": {"id": chat, "type": "private"},
+            "from": BOT,
+            "text": given["text"],
+        }
+
+
+def _failed(status: int, description: str, **more: object) -> Response:
+    return JSONResponse({"ok": False, "error_code": status, "description": description, **more}, status_code=status)
+
+
+def _cut(result: object) -> Response:
+    """An answer that ends before its announced length."""
+    body = json.dumps({"ok": True, "result": result}).encode()
+    return Response(body[: len(body) // 2], headers={"content-length": str(len(body))}, media_type="application/json")
+
+
+@contextmanager
+def fake_telegram(**options: Any) -> Iterator[FakeTelegram]:  # Any: the fields of the fake
+    """A fake that answers on a port of its own, in a thread."""
+    fake = FakeTelegram(**options)
+    app = Starlette(
+        routes=[
+            Route("/bot{token}/{method}", fake.call, methods=["GET", "POST"]),
+            Route("/file/bot{token}/{file}", fake.file),
+        ]
+    )
+    listening = socket.create_server(("127.0.0.1", 0))
+    fake.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1, lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    try:
+        yield fake
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        listening.close()
