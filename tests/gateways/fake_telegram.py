@@ -56,7 +56,6 @@ class FakeTelegram:
         self._next_update, self._next_message = 1, 1
         self._seen: list[Seen] = []
         self._random = random.Random(self.seed)
-        self.polls = 0
 
     # --- people -----------------------------------------------------------------------------------------------------
 
@@ -174,7 +173,6 @@ class FakeTelegram:
     async def _get_updates(self, given: Json, *, repeat: bool) -> list[Json]:
         offset = int(given.get("offset", 0))
         with self._lock:
-            self.polls += 1
             self._confirmed = max(self._confirmed, offset - 1)
             self._lock.notify_all()
         end = asyncio.get_running_loop().time() + min(float(given.get("timeout", 0)), 2.0)

@@ -34,7 +34,10 @@ class AnswerDelivery:
         self._tasks, self._platform = tasks, platform
         self._app, self._proof, self._options = tasks.app, tasks.proof, tasks.options
         self._sending = asyncio.Semaphore(_MOST_SENDING)
-        self._position: int | None = self._proof.feed or None
+        # A gateway that has received nothing has no deliveries: it begins at the end of the feed.
+        # The end of the feed of a new store is 0, so the position alone does not show this.
+        is_new = not self._proof.feed and not self._proof.cursor
+        self._position: int | None = None if is_new else self._proof.feed
         self.ready = asyncio.Event()
 
     async def run(self) -> None:
@@ -46,7 +49,6 @@ class AnswerDelivery:
 
     async def _begin(self) -> bool:
         if self._position is None:
-            # A new gateway has no deliveries yet: it begins at the end of the feed.
             end = (await self._app.run(gateway_commands.ended_turns(None, owner=self._proof.owner))).next
             ended = EndedTurns(sessions={}, next=end, more=False)
             await self._app.run(gateway_commands.mark_due(self._proof, ended))
