@@ -18,7 +18,13 @@ from tests.memory_folder import memory_folder
 if folder := memory_folder():
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(folder))
 
-pytest_plugins = ["tests.postgres_servers.fixtures", "tests.databases", "tests.async_tests", "tests.blocking_calls"]
+pytest_plugins = [
+    "tests.postgres_servers.fixtures",
+    "tests.databases",
+    "tests.plugins.async_tests",
+    "tests.plugins.blocking_calls",
+    "tests.plugins.time_limit",
+]
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("patient"), derandomize=True)

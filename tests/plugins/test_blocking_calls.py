@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from backstay import open_store
-from tests.blocking_calls import SOURCES, found
+from tests.plugins.blocking_calls import SOURCES, found
 
 CALLS = {
     "a file": "open(path).close()",

@@ -16,8 +16,8 @@ from types import FrameType
 import apsw
 import pytest
 
-_TESTS = str(Path(__file__).parent)
-SOURCES = str(Path(__file__).parents[1] / "src" / "backstay")
+_TESTS = str(Path(__file__).parents[1])
+SOURCES = str(Path(__file__).parents[2] / "src" / "backstay")
 _COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _BLOCKING = frozenset(
     {
