@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import uvicorn
@@ -36,6 +36,12 @@ class Seen:
     text: str
     thread: int | None
     mode: str | None
+    number: int = 0
+    buttons: tuple[tuple[str, str], ...] = ()
+
+    def button(self, label: str) -> str:
+        """What the platform returns when the button with this beginning is pressed."""
+        return next(data for shown, data in self.buttons if shown.startswith(label))
 
 
 @dataclass
@@ -56,6 +62,8 @@ class FakeTelegram:
         self._next_update, self._next_message = 1, 1
         self._seen: list[Seen] = []
         self._random = random.Random(self.seed)
+        self.menu: list[Json] = []
+        self.answers: list[tuple[str, str]] = []
 
     # --- people -----------------------------------------------------------------------------------------------------
 
@@ -90,10 +98,52 @@ class FakeTelegram:
                 body["photo"] = [
                     {"file_id": photo, "file_unique_id": photo, "width": size, "height": size} for size in (90, 800)
                 ]
-            self._updates.append({"update_id": self._next_update, "message": body})
-            self._next_update += 1
-            self._lock.notify_all()
+            self._add_update({"message": body})
         return f"{chat}/{message}"
+
+    def press(
+        self, number: int, data: str, *, chat: int = 42, sender: int = 42, kind: str = "private", name: str = "Ann"
+    ) -> str:
+        """A person presses a button of a message, or pretends to; returns the id of the press."""
+        with self._lock:
+            press = f"press-{self._next_update}"
+            self._add_update(
+                {
+                    "callback_query": {
+                        "id": press,
+                        "chat_instance": "1",
+                        "data": data,
+                        "from": {"id": sender, "is_bot": False, "first_name": name},
+                        "message": {
+                            "message_id": number,
+                            "date": 1_800_000_000,
+                            "chat": {"id": chat, "type": kind},
+                            "from": BOT,
+                            "text": "",
+                        },
+                    }
+                }
+            )
+        return press
+
+    def add_update(self, update: Json) -> int:
+        """Anything at all arrives; returns its number."""
+        with self._lock:
+            return self._add_update(update)
+
+    def _add_update(self, update: Json) -> int:
+        self._updates.append(update | {"update_id": self._next_update})
+        self._next_update += 1
+        self._lock.notify_all()
+        return self._next_update - 1
+
+    def shown(self, beginning: str, chat: int = 42) -> Seen:
+        """The last message of the bot in a chat that begins like this, as it is shown now."""
+        return next(one for one in reversed(self.seen) if one.chat == chat and one.text.startswith(beginning))
+
+    def sees(self, beginning: str, chat: int = 42) -> bool:
+        """Whether a message of the bot in a chat begins like this now."""
+        return any(one.chat == chat and one.text.startswith(beginning) for one in self.seen)
 
     @property
     def seen(self) -> list[Seen]:
@@ -124,7 +174,7 @@ class FakeTelegram:
         if request.path_params["token"] != TOKEN:
             return _failed(401, "Unauthorized")
         form = await request.form()
-        given: Json = {name: str(value) for name, value in form.items()}
+        given: Json = {name: str(value) for name, value in [*request.query_params.items(), *form.items()]}
         fault = self._fault_of(method)
         if fault == "429":
             return _failed(429, "Too Many Requests: retry after 1", parameters={"retry_after": 1})
@@ -137,7 +187,7 @@ class FakeTelegram:
             return result
         if fault == "500 after":
             return _failed(502, "Bad Gateway")
-        return _cut(result) if fault == "cut after" else JSONResponse({"ok": True, "result": result})
+        return _cut(result) if fault == "cut after" else _done(result)
 
     async def file(self, request: Request) -> Response:
         """The bytes of a file."""
@@ -162,6 +212,18 @@ class FakeTelegram:
                 return await self._get_updates(given, repeat=repeat)
             case "sendMessage":
                 return self._send_message(given)
+            case "editMessageText":
+                return self._edit_message(given)
+            case "answerCallbackQuery":
+                with self._lock:
+                    self.answers.append((given["callback_query_id"], given.get("text", "")))
+                    self._lock.notify_all()
+                return True
+            case "setMyCommands":
+                with self._lock:
+                    self.menu = json.loads(given["commands"])
+                    self._lock.notify_all()
+                return True
             case "getFile":
                 found = given["file_id"]
                 if found not in self.files:
@@ -190,22 +252,52 @@ class FakeTelegram:
             return _failed(400, "Bad Request: message thread not found")
         if not given["text"]:
             return _failed(400, "Bad Request: message text is empty")
+        buttons = _buttons_in(given)
+        if any(not 1 <= len(data.encode()) <= 64 for _, data in buttons):
+            return _failed(400, "Bad Request: BUTTON_DATA_INVALID")
         with self._lock:
             number, self._next_message = self._next_message, self._next_message + 1
-            shown = Seen(chat, given["text"], None if thread is None else int(thread), given.get("parse_mode"))
-            self._seen.append(shown)
+            topic = None if thread is None else int(thread)
+            self._seen.append(Seen(chat, given["text"], topic, given.get("parse_mode"), number, buttons))
             self._lock.notify_all()
-        return {
-            "message_id": number,
-            "date": 1_800_000_000,
-            "chat": {"id": chat, "type": "private"},
-            "from": BOT,
-            "text": given["text"],
-        }
+        return _message(chat, number, given["text"])
+
+    def _edit_message(self, given: Json) -> Json | Response:
+        chat, number, text, buttons = int(given["chat_id"]), int(given["message_id"]), given["text"], _buttons_in(given)
+        with self._lock:
+            found = [at for at, one in enumerate(self._seen) if (one.chat, one.number) == (chat, number)]
+            if not found:
+                return _failed(400, "Bad Request: message to edit not found")
+            before = self._seen[found[0]]
+            if (before.text, before.buttons) == (text, buttons):
+                return _failed(400, "Bad Request: message is not modified: specified new message content is the same")
+            self._seen[found[0]] = replace(before, text=text, mode=given.get("parse_mode"), buttons=buttons)
+            self._lock.notify_all()
+        return _message(chat, number, text)
+
+
+def _buttons_in(given: Json) -> tuple[tuple[str, str], ...]:
+    rows = json.loads(given.get("reply_markup") or '{"inline_keyboard": []}')["inline_keyboard"]
+    return tuple((button["text"], button["callback_data"]) for row in rows for button in row)
+
+
+def _message(chat: int, number: int, text: str) -> Json:
+    return {
+        "message_id": number,
+        "date": 1_800_000_000,
+        "chat": {"id": chat, "type": "private"},
+        "from": BOT,
+        "text": text,
+    }
 
 
 def _failed(status: int, description: str, **more: object) -> Response:
     return JSONResponse({"ok": False, "error_code": status, "description": description, **more}, status_code=status)
+
+
+def _done(result: object) -> Response:
+    # Like the real one, with every other character escaped: halves of characters pass.
+    return Response(json.dumps({"ok": True, "result": result}), media_type="application/json")
 
 
 def _cut(result: object) -> Response:

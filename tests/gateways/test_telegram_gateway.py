@@ -257,3 +257,27 @@ async def test_every_message_is_answered_once_whatever_fails(place: Place, seed:
 
 def _unmarked(text: str) -> str:
     return text.rpartition("\n")[2]
+
+
+@pytest.mark.engines("sqlite")
+async def test_nonsense_does_not_stop_the_poller(place: Place, telegram: FakeTelegram) -> None:
+    person, chat = {"id": 42, "first_name": "Ann"}, {"id": 42, "type": "private"}
+    good = {"message_id": 9, "chat": chat, "from": person, "text": "x"}
+    async with running(place, telegram):
+        for wrong in (
+            {},
+            {"message": None},
+            {"message": "text"},
+            {"message": good | {"text": 5}},
+            {"message": good | {"text": "\ud800", "message_id": 10}},
+            {"message": good | {"text": "\0", "message_id": 11}},
+            {"message": good | {"message_id": 1 << 70}},
+            {"message": good | {"chat": {"id": "42", "type": "private"}}},
+            {"message": good | {"text": "", "document": {"file_id": "f\0", "file_name": "\ud800" * 500}}},
+            {"callback_query": {"id": "1", "from": person, "data": "\ud800", "message": {"message_id": 1}}},
+            {"edited_message": good},
+        ):
+            telegram.add_update(wrong)
+        telegram.write("hello")
+
+        await asyncio.to_thread(telegram.wait_for, lambda: telegram.sees("you said: hello"))

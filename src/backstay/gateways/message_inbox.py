@@ -43,7 +43,7 @@ class MessageInbox:
         self._read = self._stored
         for update in updates:
             if update.message is not None and self._concerns_us(update.message):
-                await self._take(update, update.message)
+                await self._take_or_skip(update, update.message)
                 self._stored = update.cursor
             self._read = update.cursor
         if self._read != self._stored:
@@ -56,6 +56,16 @@ class MessageInbox:
         if not self._options.allows(message.sender, message.place.chat):
             return False
         return message.place.kind == "dm" or message.to_us or self._options.groups == "all"
+
+    async def _take_or_skip(self, update: Update, message: IncomingMessage) -> None:
+        """Store a message. One that cannot even be refused is skipped: it must not stop the others."""
+        try:
+            await self._take(update, message)
+        except (LeaseLost, StoreError):
+            raise
+        except BackstayError:
+            log.exception("%s: message %s cannot be stored and is skipped", self._proof.name, message.id)
+            await self._app.run(gateway_commands.move_cursor(self._proof, update.cursor))
 
     async def _take(self, update: Update, message: IncomingMessage) -> None:
         command = _command_in(message.text)

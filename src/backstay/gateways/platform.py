@@ -55,6 +55,7 @@ class IncomingMessage(msgspec.Struct, frozen=True, kw_only=True):
         number: Its place among the messages of the chat.
         sender: The platform's id of the person.
         text: Its text.
+        name: The name of the person, for other people.
         album: The album that it belongs to.
         files: Its files.
         to_us: Whether it names the account, or answers one of its messages. Always true in private chats.
@@ -65,16 +66,60 @@ class IncomingMessage(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     sender: str
     text: str
+    name: str = ""
     album: str | None = None
     files: tuple[PlatformFile, ...] = ()
     to_us: bool = True
 
 
+class Button(msgspec.Struct, frozen=True, kw_only=True):
+    """A button under a message.
+
+    Attributes:
+        id: What the platform returns when it is pressed: at most 64 bytes.
+        label: What people read.
+    """
+
+    id: str
+    label: str
+
+
+ButtonRows = tuple[tuple[Button, ...], ...]
+
+
+class ButtonPress(msgspec.Struct, frozen=True, kw_only=True):
+    """A press of a button. Everything in it may be forged, except the person and the place.
+
+    Attributes:
+        id: The platform's id of the press.
+        button: The id that the button is said to have.
+        place: The chat of the message.
+        message: The platform's id of the message with the button; None if the platform does not say it any more.
+        sender: The platform's id of the person.
+        name: The name of the person, for other people.
+    """
+
+    id: str
+    button: str
+    place: ChatPlace
+    message: str | None
+    sender: str
+    name: str
+
+
+class OfferedCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """A command in the menu of the platform: its name without the slash, and its meaning."""
+
+    name: str
+    meaning: str
+
+
 class Update(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry in the platform's list of messages: the cursor after it, and the message, if it is one."""
+    """An entry in the platform's list: the cursor after it, and the message or the press, if it is one."""
 
     cursor: str
     message: IncomingMessage | None = None
+    press: ButtonPress | None = None
 
 
 class SendRefused(Exception):
@@ -114,6 +159,22 @@ class Platform(Protocol):
 
     async def send(self, place: ChatPlace, text: str) -> str:
         """Send a Markdown text, which is short enough. Returns the platform's id of the message."""
+        ...
+
+    async def ask(self, place: ChatPlace, text: str, buttons: ButtonRows) -> str:
+        """Send a Markdown text with buttons. Returns the platform's id of the message."""
+        ...
+
+    async def edit(self, message: str, text: str, buttons: ButtonRows = ()) -> None:
+        """Replace the text and the buttons of a message that `send` or `ask` has sent. Doing it twice is harmless."""
+        ...
+
+    async def answer(self, press: str, text: str) -> None:
+        """Tell the person who pressed a button, and nobody else."""
+        ...
+
+    async def offer(self, commands: Sequence[OfferedCommand]) -> None:
+        """Put these commands into the menu of the platform, instead of those before."""
         ...
 
     async def fetch(self, file: PlatformFile) -> bytes:

@@ -1,18 +1,18 @@
 """Telegram: the platform of a bot.
 
-`Bot.get_updates` confirms what is before its offset and nothing else. The library's `Updater` is not used: it puts
-updates into a queue in memory and confirms them with the next poll, whether or not they were stored.
+`getUpdates` confirms what is before its offset and nothing else. The library's `Updater` is not used: it puts updates
+into a queue in memory and confirms them with the next poll, whether or not they were stored.
 """
 
 import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
+from urllib.parse import urlencode
 
 import httpx
-from telegram import LinkPreviewOptions, Message
-from telegram import Update as TelegramUpdate
-from telegram.constants import ChatType, ParseMode
+from telegram import BotCommand, InlineKeyboardButton, InlineKeyboardMarkup, LinkPreviewOptions, Message
+from telegram.constants import ParseMode
 from telegram.error import (
     BadRequest,
     ChatMigrated,
@@ -27,9 +27,9 @@ from telegram.ext import AIORateLimiter, ExtBot
 from telegram.request import HTTPXRequest
 
 from backstay.gateways.platform import (
-    ChatKind,
+    ButtonRows,
     ChatPlace,
-    IncomingMessage,
+    OfferedCommand,
     PlatformFile,
     SendDeferred,
     SendRefused,
@@ -37,6 +37,7 @@ from backstay.gateways.platform import (
     Update,
 )
 from backstay.gateways.telegram.telegram_markup import telegram_html
+from backstay.gateways.telegram.telegram_updates import Account, parse_updates
 
 T = TypeVar("T")
 
@@ -46,6 +47,8 @@ _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _MOST_UPDATES = 100
 _THREAD_GONE = "message thread not found"
 _CANNOT_PARSE = "can't parse entities"
+_NOT_MODIFIED = "message is not modified"
+_LONGEST_ANSWER = 200
 
 
 class TelegramPlatform:
@@ -55,12 +58,13 @@ class TelegramPlatform:
 
     def __init__(self, token: str, *, server: str = OFFICIAL, poll_seconds: int = 50) -> None:
         self._poll_seconds = poll_seconds
+        self._updates = HTTPXRequest(connection_pool_size=1, pool_timeout=30)
         self._bot: ExtBot[int] = ExtBot(
             token,
             base_url=f"{server}/bot",
             base_file_url=f"{server}/file/bot",
             request=HTTPXRequest(connection_pool_size=32, pool_timeout=30, read_timeout=20),
-            get_updates_request=HTTPXRequest(connection_pool_size=1, pool_timeout=30),
+            get_updates_request=self._updates,
             rate_limiter=AIORateLimiter(),
         )
 
@@ -80,42 +84,70 @@ class TelegramPlatform:
     async def receive(self, cursor: str) -> Sequence[Update]:
         """The updates from an offset on. This confirms the updates before it."""
         offset = int(cursor) if cursor else 0
+        asked = {
+            "limit": str(_MOST_UPDATES),
+            "timeout": str(self._poll_seconds),
+            "allowed_updates": '["message","callback_query"]',
+        } | ({"offset": str(offset)} if offset else {})
+        # Not `Bot.get_updates`: it fails as a whole if it does not understand one update.
         found = await _translated(
-            lambda: self._bot.get_updates(
-                offset=offset or None,
-                limit=_MOST_UPDATES,
-                timeout=self._poll_seconds,
-                allowed_updates=["message"],
-                read_timeout=self._poll_seconds + 20,
+            lambda: self._updates.post(
+                f"{self._bot.base_url}/getUpdates?{urlencode(asked)}", read_timeout=self._poll_seconds + 20
             )
         )
-        updates = []
-        for update in sorted(found, key=lambda update: update.update_id):
-            # A server that repeats earlier updates must not move the offset back.
-            offset = max(offset, update.update_id + 1)
-            updates.append(Update(cursor=str(offset), message=self._message(update)))
+        updates = [*parse_updates(found, offset, Account(id=self._bot.id, username=self._bot.username))]
+        if found and not updates:
+            raise SendUncertain("the answer of Telegram is not a list of updates")
         return updates
 
     async def send(self, place: ChatPlace, text: str) -> str:
         """Send a text as HTML; as it is, if Telegram cannot read the HTML."""
+        return await self._send_formatted(place, text, None)
+
+    async def ask(self, place: ChatPlace, text: str, buttons: ButtonRows) -> str:
+        """Send a text with buttons."""
+        return await self._send_formatted(place, text, _keyboard(buttons))
+
+    async def edit(self, message: str, text: str, buttons: ButtonRows = ()) -> None:
+        """Replace the text and the buttons of a message. A message that has them already is left as it is."""
         try:
-            return await self._send(place, telegram_html(text), ParseMode.HTML)
+            await self._edit(message, telegram_html(text), ParseMode.HTML, buttons)
         except SendRefused as error:
-            reason = str(error).lower()
-            if _THREAD_GONE in reason and place.thread is not None:
-                # The topic was deleted: the chat itself still gets the answer, and the person sees why.
-                general = ChatPlace(kind=place.kind, chat=place.chat)
-                return await self._send(general, f"(the topic is gone)\n{text}"[: self.most_units], None)
-            if _CANNOT_PARSE in reason or "must be non-empty" in reason:
-                return await self._send(place, text, None)
-            raise
+            if _CANNOT_PARSE in str(error).lower():
+                await self._edit(message, text, None, buttons)
+            elif _NOT_MODIFIED not in str(error).lower():
+                raise
+
+    async def answer(self, press: str, text: str) -> None:
+        """Show a text to the person who pressed a button."""
+        await _translated(lambda: self._bot.answer_callback_query(press, text=text[:_LONGEST_ANSWER]))
+
+    async def offer(self, commands: Sequence[OfferedCommand]) -> None:
+        """Put commands into the menu of the bot."""
+        menu = [BotCommand(command.name, command.meaning) for command in commands]
+        await _translated(lambda: self._bot.set_my_commands(menu))
 
     async def fetch(self, file: PlatformFile) -> bytes:
         """The bytes of a file. Telegram gives bots files of at most 20 MB."""
         found = await _translated(lambda: self._bot.get_file(file.id))
         return bytes(await _translated(found.download_as_bytearray))
 
-    async def _send(self, place: ChatPlace, text: str, mode: str | None) -> str:
+    async def _send_formatted(self, place: ChatPlace, text: str, keyboard: InlineKeyboardMarkup | None) -> str:
+        try:
+            return await self._send(place, telegram_html(text), ParseMode.HTML, keyboard)
+        except SendRefused as error:
+            reason = str(error).lower()
+            if _THREAD_GONE in reason and place.thread is not None:
+                # The topic was deleted: the chat itself still gets the answer, and the person sees why.
+                general = ChatPlace(kind=place.kind, chat=place.chat)
+                return await self._send(general, f"(the topic is gone)\n{text}"[: self.most_units], None, keyboard)
+            if _CANNOT_PARSE in reason or "must be non-empty" in reason:
+                return await self._send(place, text, None, keyboard)
+            raise
+
+    async def _send(
+        self, place: ChatPlace, text: str, mode: str | None, keyboard: InlineKeyboardMarkup | None = None
+    ) -> str:
         def send(chat: str) -> Callable[[], Awaitable[Message]]:
             return lambda: self._bot.send_message(
                 chat_id=int(chat),
@@ -124,6 +156,7 @@ class TelegramPlatform:
                 # The general topic has no id: with one, Telegram refuses the message.
                 message_thread_id=None if place.thread is None else int(place.thread),
                 link_preview_options=LinkPreviewOptions(is_disabled=True),
+                reply_markup=keyboard,
             )
 
         try:
@@ -132,33 +165,18 @@ class TelegramPlatform:
             sent = await _translated(send(moved.chat))
         return f"{sent.chat_id}/{sent.message_id}"
 
-    def _message(self, update: TelegramUpdate) -> IncomingMessage | None:
-        message = update.message
-        if message is None or message.from_user is None or message.from_user.is_bot:
-            return None
-        kind: ChatKind = "dm" if message.chat.type == ChatType.PRIVATE else "group"
-        text, files = message.text or message.caption or "", _files_of(message)
-        if message.chat.type == ChatType.CHANNEL or not (text.strip() or files):
-            return None
-        topic = message.message_thread_id if message.is_topic_message else None
-        return IncomingMessage(
-            id=f"{message.chat_id}/{message.message_id}",
-            place=ChatPlace(kind=kind, chat=str(message.chat_id), thread=None if topic is None else str(topic)),
-            number=message.message_id,
-            sender=str(message.from_user.id),
-            text=text,
-            album=message.media_group_id,
-            files=files,
-            to_us=kind == "dm" or self._is_to_us(message, text),
+    async def _edit(self, message: str, text: str, mode: str | None, buttons: ButtonRows) -> None:
+        chat, _, number = message.partition("/")
+        await _translated(
+            lambda: self._bot.edit_message_text(
+                text,
+                chat_id=int(chat),
+                message_id=int(number),
+                parse_mode=mode,
+                link_preview_options=LinkPreviewOptions(is_disabled=True),
+                reply_markup=_keyboard(buttons),
+            )
         )
-
-    def _is_to_us(self, message: Message, text: str) -> bool:
-        answered = message.reply_to_message
-        if answered is not None and answered.from_user is not None and answered.from_user.id == self._bot.id:
-            return True
-        if f"@{self._bot.username}".lower() in text.lower():
-            return True
-        return text.startswith("/") and "@" not in text.split(maxsplit=1)[0]
 
 
 class _Migrated(Exception):
@@ -169,24 +187,12 @@ class _Migrated(Exception):
         self.chat = chat
 
 
-def _files_of(message: Message) -> tuple[PlatformFile, ...]:
-    files: list[PlatformFile] = []
-    number = message.message_id
-    if message.photo:
-        largest = max(message.photo, key=lambda size: size.width * size.height)
-        files.append(PlatformFile(id=largest.file_id, name=f"photo-{number}.jpg", media_type="image/jpeg"))
-    for found, name, media_type in (
-        (message.document, f"file-{number}", "application/octet-stream"),
-        (message.audio, f"audio-{number}.mp3", "audio/mpeg"),
-        (message.video, f"video-{number}.mp4", "video/mp4"),
-    ):
-        if found is not None:
-            named = found.file_name or name
-            files.append(PlatformFile(id=found.file_id, name=named, media_type=found.mime_type or media_type))
-    if message.voice is not None:
-        media_type = message.voice.mime_type or "audio/ogg"
-        files.append(PlatformFile(id=message.voice.file_id, name=f"voice-{number}.ogg", media_type=media_type))
-    return tuple(files)
+def _keyboard(buttons: ButtonRows) -> InlineKeyboardMarkup | None:
+    if not buttons:
+        return None
+    return InlineKeyboardMarkup(
+        [[InlineKeyboardButton(button.label, callback_data=button.id) for button in row] for row in buttons]
+    )
 
 
 def _seconds(error: RetryAfter) -> float:
