@@ -25,7 +25,7 @@ TOKEN = "7:fake-token"
 BOT = {"id": 7, "is_bot": True, "first_name": "Bot", "username": "fake_bot"}
 
 Json = dict[str, Any]  # Any: whatever the Bot API has there
-Fault = Literal["429", "500 before", "500 after", "cut before", "cut after", "repeat", "400"]
+Fault = Literal["429", "500 before", "500 after", "cut before", "cut after", "repeat", "400", "401"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,9 @@ class Seen:
     mode: str | None
     number: int = 0
     buttons: tuple[tuple[str, str], ...] = ()
+    file: tuple[str, str, bytes] | None = None
+    """How it is shown, such as "photo"; its name; its bytes."""
+    silent: bool = False
 
     def button(self, label: str) -> str:
         """What the platform returns when the button with this beginning is pressed."""
@@ -52,6 +55,10 @@ class FakeTelegram:
     chance: float = 0.0
     faults: dict[str, deque[Fault]] = field(default_factory=dict)
     dead_threads: set[int] = field(default_factory=set)
+    blocked: set[int] = field(default_factory=set)
+    """Chats that have blocked the bot."""
+    migrated: dict[int, int] = field(default_factory=dict)
+    """Groups that became supergroups, and their new ids."""
     files: dict[str, bytes] = field(default_factory=dict)
     url: str = ""
 
@@ -61,6 +68,9 @@ class FakeTelegram:
         self._confirmed = 0
         self._next_update, self._next_message = 1, 1
         self._seen: list[Seen] = []
+        self._drafts: dict[int, str] = {}
+        self.calls: list[tuple[str, int, str]] = []
+        """What was asked for: method, chat and text. Also what was answered with a fault."""
         self._random = random.Random(self.seed)
         self.menu: list[Json] = []
         self.answers: list[tuple[str, str]] = []
@@ -151,6 +161,20 @@ class FakeTelegram:
         with self._lock:
             return list(self._seen)
 
+    @property
+    def drafts(self) -> dict[int, str]:
+        """The drafts that people see at this moment, by chat. A message of the bot replaces them."""
+        with self._lock:
+            return dict(self._drafts)
+
+    def become_supergroup(self, chat: int, new: int) -> None:
+        """A group gets another id. The bot is told so, in the old group."""
+        with self._lock:
+            self.migrated[chat] = new
+            body = {"message_id": self._next_message, "date": 1_800_000_000, "chat": {"id": chat, "type": "group"}}
+            self._next_message += 1
+            self._add_update({"message": body | {"migrate_to_chat_id": new}})
+
     def texts(self, chat: int = 42) -> list[str]:
         """The texts that the bot has sent to a chat."""
         return [seen.text for seen in self.seen if seen.chat == chat]
@@ -173,16 +197,21 @@ class FakeTelegram:
         method = request.path_params["method"]
         if request.path_params["token"] != TOKEN:
             return _failed(401, "Unauthorized")
-        form = await request.form()
-        given: Json = {name: str(value) for name, value in [*request.query_params.items(), *form.items()]}
+        given: Json = dict(request.query_params)
+        async with request.form() as form:
+            for name, value in form.items():
+                given[name] = value if isinstance(value, str) else (value.filename, await value.read())
+        self._note_call(method, given)
         fault = self._fault_of(method)
         if fault == "429":
             return _failed(429, "Too Many Requests: retry after 1", parameters={"retry_after": 1})
+        if fault == "401":
+            return _failed(401, "Unauthorized")
         if fault == "400":
             return _failed(400, "Bad Request: can't parse entities: unsupported start tag")
         if fault in ("500 before", "cut before"):
             return _failed(502, "Bad Gateway") if fault == "500 before" else _cut({})
-        result = await self._done(method, given, repeat=fault == "repeat")
+        result = self._refused(given) or await self._done(method, given, repeat=fault == "repeat")
         if isinstance(result, Response):
             return result
         if fault == "500 after":
@@ -194,6 +223,12 @@ class FakeTelegram:
         if self._fault_of("file") is not None:
             return _failed(502, "Bad Gateway")
         return Response(self.files[request.path_params["file"]])
+
+    def _note_call(self, method: str, given: Json) -> None:
+        if "chat_id" in given:
+            with self._lock:
+                self.calls.append((method, int(given["chat_id"]), str(given.get("text", ""))))
+                self._lock.notify_all()
 
     def _fault_of(self, method: str) -> Fault | None:
         with self._lock:
@@ -210,10 +245,10 @@ class FakeTelegram:
                 return BOT
             case "getUpdates":
                 return await self._get_updates(given, repeat=repeat)
-            case "sendMessage":
-                return self._send_message(given)
-            case "editMessageText":
-                return self._edit_message(given)
+            case "sendMessage" | "editMessageText" | "deleteMessage" | "sendMessageDraft":
+                return self._change_chat(method, given)
+            case "sendPhoto" | "sendDocument" | "sendVoice" | "sendAudio":
+                return self._send_file(method.removeprefix("send").lower(), given)
             case "answerCallbackQuery":
                 with self._lock:
                     self.answers.append((given["callback_query_id"], given.get("text", "")))
@@ -246,21 +281,79 @@ class FakeTelegram:
                 return found
             await asyncio.sleep(0.01)
 
-    def _send_message(self, given: Json) -> Json | Response:
-        chat, thread = int(given["chat_id"]), given.get("message_thread_id")
-        if thread is not None and int(thread) in self.dead_threads:
+    def _change_chat(self, method: str, given: Json) -> Json | bool | Response:
+        match method:
+            case "sendMessage":
+                return self._send_message(given)
+            case "editMessageText":
+                return self._edit_message(given)
+            case "deleteMessage":
+                return self._delete(given)
+            case _:
+                return self._draft(given)
+
+    def _refused(self, given: Json) -> Response | None:
+        chat, thread = int(given.get("chat_id", 0)), given.get("message_thread_id")
+        if chat in self.blocked:
+            return _failed(403, "Forbidden: bot was blocked by the user")
+        if chat in self.migrated:
+            new = {"migrate_to_chat_id": self.migrated[chat]}
+            return _failed(400, "Bad Request: group chat was upgraded to a supergroup chat", parameters=new)
+        if thread is not None and int(thread) in self.dead_threads | {1}:
             return _failed(400, "Bad Request: message thread not found")
+        return None
+
+    def _send_file(self, kind: str, given: Json) -> Json | Response:
+        named = given[kind]
+        name, data = given[named.removeprefix("attach://")] if isinstance(named, str) else named
+        if kind == "photo" and not data.startswith(b"\x89PNG"):
+            return _failed(400, "Bad Request: PHOTO_INVALID_DIMENSIONS")
+        return self._show(given, given.get("caption", ""), (kind, name, data))
+
+    def _draft(self, given: Json) -> bool | Response:
+        if int(given["chat_id"]) < 0 or not int(given["draft_id"]):
+            return _failed(400, "Bad Request: DRAFT_INVALID")
+        with self._lock:
+            self._drafts[int(given["chat_id"])] = given["text"]
+            self._lock.notify_all()
+        return True
+
+    def _delete(self, given: Json) -> bool | Response:
+        chat, number = int(given["chat_id"]), int(given["message_id"])
+        with self._lock:
+            kept = [one for one in self._seen if (one.chat, one.number) != (chat, number)]
+            if len(kept) == len(self._seen):
+                return _failed(400, "Bad Request: message to delete not found")
+            self._seen = kept
+            self._lock.notify_all()
+        return True
+
+    def _send_message(self, given: Json) -> Json | Response:
         if not given["text"]:
             return _failed(400, "Bad Request: message text is empty")
         buttons = _buttons_in(given)
         if any(not 1 <= len(data.encode()) <= 64 for _, data in buttons):
             return _failed(400, "Bad Request: BUTTON_DATA_INVALID")
+        return self._show(given, given["text"])
+
+    def _show(self, given: Json, text: str, file: tuple[str, str, bytes] | None = None) -> Json:
+        chat, thread = int(given["chat_id"]), given.get("message_thread_id")
         with self._lock:
             number, self._next_message = self._next_message, self._next_message + 1
-            topic = None if thread is None else int(thread)
-            self._seen.append(Seen(chat, given["text"], topic, given.get("parse_mode"), number, buttons))
+            shown = Seen(
+                chat,
+                text,
+                None if thread is None else int(thread),
+                given.get("parse_mode"),
+                number,
+                _buttons_in(given),
+                file,
+                given.get("disable_notification") == "true",
+            )
+            self._seen.append(shown)
+            self._drafts.pop(chat, None)
             self._lock.notify_all()
-        return _message(chat, number, given["text"])
+        return _message(chat, number, text)
 
     def _edit_message(self, given: Json) -> Json | Response:
         chat, number, text, buttons = int(given["chat_id"]), int(given["message_id"]), given["text"], _buttons_in(given)

@@ -2,53 +2,25 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
 
 import pytest
 
 import backstay
-from backstay import Address, Text
-from backstay.agents import AgentTurn
-from backstay.gateways.gateway_options import GatewayOptions
+from backstay import Address
 from backstay.gateways.gateway_runner import Gateway
 from backstay.gateways.platform import SendRefused
 from backstay.gateways.telegram.telegram_platform import TelegramPlatform
 from tests.databases import Place
-from tests.gateways.fake_telegram import TOKEN, FakeTelegram, fake_telegram
-
-QUICK = GatewayOptions(allow=frozenset({"42"}), quiet=0.05, retry=0.01, takeover=0.05)
+from tests.gateways.fake_telegram import FakeTelegram, fake_telegram
+from tests.gateways.running_gateway import QUICK, echo, running, seen
 
 
 @pytest.fixture
 def telegram() -> Iterator[FakeTelegram]:
     with fake_telegram() as fake:
         yield fake
-
-
-async def echo(turn: AgentTurn) -> AsyncIterator[Text]:
-    yield Text(f"you said: {turn.input.text}")
-
-
-@asynccontextmanager
-async def running(place: Place, telegram: FakeTelegram, options: GatewayOptions = QUICK) -> AsyncIterator[backstay.App]:
-    async with (
-        backstay.open(place, agent=echo) as app,
-        TelegramPlatform(TOKEN, server=telegram.url, poll_seconds=1) as platform,
-    ):
-        task = asyncio.create_task(Gateway(app, platform, options).run())
-        try:
-            yield app
-        finally:
-            task.cancel()
-            (end,) = await asyncio.gather(task, return_exceptions=True)
-            assert isinstance(end, asyncio.CancelledError), f"the gateway ended by itself: {end!r}"
-
-
-async def seen(telegram: FakeTelegram, count: int, chat: int = 42) -> list[str]:
-    """Wait until the people in a chat see so many messages of the bot."""
-    await asyncio.to_thread(telegram.wait_for, lambda: sum(one.chat == chat for one in telegram.seen) >= count)
-    return telegram.texts(chat)
 
 
 async def test_a_message_is_answered(place: Place, telegram: FakeTelegram) -> None:

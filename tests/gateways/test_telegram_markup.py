@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backstay.gateways.outbox.text_limits import units
 from backstay.gateways.telegram.telegram_markup import telegram_html
-from backstay.gateways.text_limits import units
 
 ALLOWED = {"b", "i", "s", "code", "pre", "a", "blockquote"}
 # The characters that are markup, not text.

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backstay.gateways.text_limits import fence_at, next_cut, piece, units
+from backstay.gateways.outbox.text_limits import fence_at, next_cut, piece, units
 
 LIMIT = 100
 

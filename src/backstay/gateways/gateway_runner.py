@@ -4,10 +4,11 @@ import asyncio
 import logging
 
 from backstay.errors import LeaseLost, StoreError
-from backstay.gateways.answer_delivery import AnswerDelivery
 from backstay.gateways.gateway_options import GatewayOptions
 from backstay.gateways.gatherings import Gatherings
 from backstay.gateways.message_inbox import MessageInbox
+from backstay.gateways.outbox.answer_delivery import AnswerDelivery
+from backstay.gateways.outbox.chat_pauses import ChatPauses
 from backstay.gateways.platform import Platform, SendDeferred, SendUncertain
 from backstay.gateways.poller_tasks import PollerTasks
 from backstay.model.gateways.gateway import OpenGateway
@@ -74,7 +75,7 @@ class Gateway:
     async def _start(self, tasks: PollerTasks) -> None:
         gatherings = Gatherings(tasks, self._platform)
         await gatherings.resume()
-        delivery = AnswerDelivery(tasks, self._platform)
+        delivery = AnswerDelivery(tasks, self._platform, ChatPauses())
         tasks.start("lease", lambda: self._renew(tasks))
         # The outbox notes the end of the feed before the first message is received.
         tasks.start("outbox", delivery.run)

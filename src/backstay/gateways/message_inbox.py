@@ -7,6 +7,7 @@ import msgspec
 
 from backstay.errors import BackstayError, LeaseLost, NotFound, NothingToDo, StoreError
 from backstay.gateways.gatherings import Gatherings, MissingFiles
+from backstay.gateways.outbox.moved_chats import move_chat
 from backstay.gateways.platform import IncomingMessage, Platform, SendDeferred, SendRefused, SendUncertain, Update
 from backstay.gateways.poller_tasks import PollerTasks, log
 from backstay.model.addresses.address import Address
@@ -42,6 +43,8 @@ class MessageInbox:
         updates = await self._platform.receive(self._stored)
         self._read = self._stored
         for update in updates:
+            if update.moved is not None:
+                await move_chat(self._app, self._proof, *update.moved)
             if update.message is not None and self._concerns_us(update.message):
                 await self._take_or_skip(update, update.message)
                 self._stored = update.cursor

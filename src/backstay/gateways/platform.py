@@ -46,6 +46,32 @@ class PlatformFile(msgspec.Struct, frozen=True, kw_only=True):
     media_type: str
 
 
+class OutgoingFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that is sent.
+
+    Attributes:
+        name: The name that people see.
+        media_type: Its type, such as `image/jpeg`.
+        data: Its bytes.
+    """
+
+    name: str
+    media_type: str
+    data: bytes
+
+
+class PreviewPace(msgspec.Struct, frozen=True, kw_only=True):
+    """How often the preview of an unfinished text may change.
+
+    Attributes:
+        seconds: The least time between two changes in one chat.
+        lasts: After so many seconds it is shown again, because it would disappear; None: it stays.
+    """
+
+    seconds: float
+    lasts: float | None = None
+
+
 class IncomingMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message that a person wrote.
 
@@ -115,15 +141,35 @@ class OfferedCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Update(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry in the platform's list: the cursor after it, and the message or the press, if it is one."""
+    """An entry in the platform's list.
+
+    Attributes:
+        cursor: The cursor after it.
+        message: The message, if it is one.
+        press: The press of a button, if it is one.
+        moved: Two places, if it says that the chat at the first one is at the second one now.
+    """
 
     cursor: str
     message: IncomingMessage | None = None
     press: ButtonPress | None = None
+    moved: tuple[ChatPlace, ChatPlace] | None = None
 
 
 class SendRefused(Exception):
     """The platform will never accept this request."""
+
+
+class ChatGone(SendRefused):
+    """The chat accepts nothing from this account: it was blocked or removed, or the chat does not exist."""
+
+
+class PlaceMoved(SendRefused):
+    """The place does not exist any more. Send it to `instead`, and whatever follows."""
+
+    def __init__(self, reason: str, instead: ChatPlace) -> None:
+        super().__init__(reason)
+        self.instead = instead
 
 
 class SendDeferred(Exception):
@@ -143,7 +189,12 @@ class Platform(Protocol):
 
     @property
     def most_units(self) -> int:
-        """The length of the longest message, in UTF-16 units."""
+        """The length of the longest message, in UTF-16 units. One line of the gateway fits in addition."""
+        ...
+
+    @property
+    def most_file_bytes(self) -> int:
+        """The size of the largest file that can be sent."""
         ...
 
     async def identify(self) -> str:
@@ -153,7 +204,8 @@ class Platform(Protocol):
     async def receive(self, cursor: str) -> Sequence[Update]:
         """The entries after a cursor, oldest first; waits a while for the first. The empty cursor is the beginning.
 
-        Only this call tells the platform that everything up to the cursor is stored.
+        So the first call after a start catches up with what was written meanwhile. Only this call tells the platform
+        that everything up to the cursor is stored.
         """
         ...
 
@@ -167,6 +219,32 @@ class Platform(Protocol):
 
     async def edit(self, message: str, text: str, buttons: ButtonRows = ()) -> None:
         """Replace the text and the buttons of a message that `send` or `ask` has sent. Doing it twice is harmless."""
+        ...
+
+    async def send_file(self, place: ChatPlace, file: OutgoingFile, note: str) -> str:
+        """Send a file, which is small enough, with a line of text, which may be empty. Returns the message's id."""
+        ...
+
+    async def remove(self, message: str) -> None:
+        """Delete a message of this account."""
+        ...
+
+    def pace(self, place: ChatPlace) -> PreviewPace:
+        """How often a preview may change there."""
+        ...
+
+    async def preview(self, place: ChatPlace, text: str, *, number: int, message: str | None) -> str | None:
+        """Show an unfinished text, which is short enough.
+
+        Args:
+            place: Where.
+            text: The text, in Markdown.
+            number: Distinguishes the previews of a chat; more than 0.
+            message: What the last call for this preview returned; None at first.
+
+        Returns:
+            The id of the message that shows it, which has to be removed; None if the preview disappears by itself.
+        """
         ...
 
     async def answer(self, press: str, text: str) -> None:

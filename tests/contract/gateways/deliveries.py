@@ -5,6 +5,7 @@ import pytest
 
 from backstay.errors import Conflict, InvalidPayload, LeaseLost, NotFound
 from backstay.model import message
+from backstay.model.addresses.address import ChatAddress
 from backstay.model.content import Text
 from backstay.model.gateways.delivery import (
     Delivery,
@@ -227,6 +228,82 @@ class DeliveryContract(ContractBase):
         with pytest.raises(NotFound):
             store.run(gateway_commands.begin_part(proof, delivery.id, 9, 0, low=0, high=1))
 
+    def test_a_stopped_delivery_is_not_due_until_its_destination_writes(self, store: Store) -> None:
+        proof = opened(store)
+        session = turn_of(received(store, proof, hello())).session
+        _answer_all(store)
+        proof = _marked(store, proof)
+        (delivery,) = due(store)
+        stopped = store.run(gateway_commands.stop_delivery(proof, delivery.id, "blocked"))
+        assert stopped is not None
+        assert (stopped.stopped, stopped.due) == ("blocked", False)
+        run(store, session, "on the page", "an answer")
+        proof = _marked(store, proof)
+        assert due(store) == ()
+
+        received(store, proof, hello("42/2"))
+        _answer_all(store)
+        _marked(store, proof)
+
+        (again,) = due(store)
+        assert again.stopped is None
+        assert again.cursor < _ending(store, again).event
+        assert _ending(store, again).request_id == f"{BOT}/42/2"
+
+    def test_a_stopped_delivery_that_was_to_end_has_ended(self, store: Store) -> None:
+        proof, delivery = _bound(store)
+        session = store.run(gateway_commands.end_delivery(proof, delivery)).session
+
+        assert store.run(gateway_commands.stop_delivery(proof, delivery, "blocked")) is None
+        assert store.run(gateway_commands.deliveries_of(session, owner=ME)) == ()
+
+    def test_a_destination_that_moved_keeps_its_cursor_and_its_receipts(self, store: Store) -> None:
+        proof = opened(store)
+        session = turn_of(received(store, proof, hello())).session
+        other = new_session(store)
+        kept = store.run(gateway_commands.deliver_to(proof, "elsewhere", other))
+        store.run(gateway_commands.deliver_to(proof, HOME, other))
+        (delivery,) = store.run(gateway_commands.deliveries_of(session, owner=ME))
+        begun = sent(store, proof, delivery.id, 1)
+
+        moved = store.run(gateway_commands.move_destination(proof, HOME, "elsewhere"))
+        again = store.run(gateway_commands.move_destination(proof, HOME, "elsewhere"))
+
+        assert set(moved) == {session, other}
+        assert again == ()
+        found = store.run(gateway_commands.deliveries_of(session, owner=ME))
+        assert found == (msgspec.structs.replace(delivery, destination="elsewhere"),)
+        assert store.run(gateway_commands.receipts(delivery.id, 1, gateway=BOT, owner=ME)) == (begun,)
+        assert [one.id for one in store.run(gateway_commands.deliveries_of(other, owner=ME))] == [kept.id]
+
+    def test_sessions_of_a_chat_with_another_id_are_found_under_both(self, store: Store) -> None:
+        proof = opened(store)
+        session = turn_of(received(store, proof, hello())).session
+        here = room()
+        assert isinstance(here, ChatAddress)
+        new = msgspec.structs.replace(here, chat="moved")
+
+        store.run(gateway_commands.move_destination(proof, HOME, "elsewhere", chats=(here.chat, "moved")))
+        store.run(gateway_commands.move_destination(proof, "elsewhere", "back", chats=(here.chat, "moved")))
+
+        assert {store.at(here, owner=ME).id, store.at(new, owner=ME).id} == {session}
+
+    def test_the_message_of_a_preview_is_known_to_the_next_poller(
+        self, store: Store, other: Store, clock: ManualClock
+    ) -> None:
+        proof, delivery = _bound(store)
+        store.run(gateway_commands.note_preview(proof, delivery, "m7"))
+        clock.advance(LEASE + 1)
+
+        following = opened(other)
+
+        (found,) = other.run(gateway_commands.deliveries_with_preview(BOT, owner=ME))
+        assert (found.id, found.preview) == (delivery, "m7")
+        other.run(gateway_commands.note_preview(following, delivery, None))
+        assert other.run(gateway_commands.deliveries_with_preview(BOT, owner=ME)) == ()
+        with pytest.raises(LeaseLost):
+            store.run(gateway_commands.note_preview(proof, delivery, "m8"))
+
     def test_another_owner_finds_no_delivery(self, store: Store) -> None:
         proof = opened(store)
         session = turn_of(received(store, proof, hello())).session
@@ -242,10 +319,13 @@ class DeliveryContract(ContractBase):
             gateway_commands.end_delivery(theirs, delivery.id),
             gateway_commands.settle(theirs, delivery.id, 1),
             gateway_commands.begin_part(theirs, delivery.id, 1, 0, low=0, high=1),
+            gateway_commands.stop_delivery(theirs, delivery.id, "blocked"),
+            gateway_commands.note_preview(theirs, delivery.id, "m1"),
         ):
             with pytest.raises(NotFound):
                 store.run(command)
         assert store.run(gateway_commands.due_deliveries(BOT, owner=STRANGER)) == ()
+        assert store.run(gateway_commands.move_destination(theirs, HOME, "elsewhere")) == ()
 
     # --- receipts ---------------------------------------------------------------------------------------------------
 

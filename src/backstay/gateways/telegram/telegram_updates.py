@@ -10,6 +10,8 @@ from backstay.gateways.platform import ButtonPress, ChatKind, ChatPlace, Incomin
 _Number = Annotated[int, msgspec.Meta(ge=-(1 << 52), le=1 << 52)]
 _MOST_UNITS = 1 << 16
 _LONGEST_NAME = 64
+# The general topic of a forum.
+GENERAL = 1
 
 
 class UpdateNumber(msgspec.Struct, frozen=True):
@@ -63,6 +65,7 @@ class _Message(msgspec.Struct, frozen=True, rename={"sender": "from"}):
     is_topic_message: bool = False
     media_group_id: str | None = None
     reply_to_message: _Answered | None = None
+    migrate_to_chat_id: _Number | None = None
     photo: tuple[_PhotoSize, ...] = ()
     document: _File | None = None
     audio: _File | None = None
@@ -76,7 +79,8 @@ class _Message(msgspec.Struct, frozen=True, rename={"sender": "from"}):
     @property
     def place(self) -> ChatPlace:
         kind: ChatKind = "dm" if self.chat.type == "private" else "group"
-        topic = self.message_thread_id if self.is_topic_message else None
+        # Some messages of the general topic have an id. Nothing may be sent to it.
+        topic = self.message_thread_id if self.is_topic_message and self.message_thread_id != GENERAL else None
         return ChatPlace(kind=kind, chat=str(self.chat.id), thread=None if topic is None else str(topic))
 
 
@@ -123,7 +127,8 @@ def _parsed(cursor: str, entry: object, us: Account) -> Update:
         return Update(cursor=cursor)
     message = None if content.message is None else _incoming(content.message, us)
     press = None if content.callback_query is None else _pressed(content.callback_query)
-    return Update(cursor=cursor, message=message, press=press)
+    moved = None if content.message is None else _moved(content.message)
+    return Update(cursor=cursor, message=message, press=press, moved=moved)
 
 
 def _incoming(message: _Message, us: Account) -> IncomingMessage | None:
@@ -143,6 +148,14 @@ def _incoming(message: _Message, us: Account) -> IncomingMessage | None:
         files=files,
         to_us=message.place.kind == "dm" or _is_to_us(message, text, us),
     )
+
+
+def _moved(message: _Message) -> tuple[ChatPlace, ChatPlace] | None:
+    """The places of a group that became a supergroup."""
+    if message.migrate_to_chat_id is None:
+        return None
+    old, new = str(message.chat.id), str(message.migrate_to_chat_id)
+    return ChatPlace(kind="group", chat=old), ChatPlace(kind="group", chat=new)
 
 
 def _pressed(press: _Press) -> ButtonPress | None:

@@ -23,6 +23,8 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
         cursor: The event up to which everything was sent, or failed.
         due: Whether a turn has ended since.
         closing: Whether it ends once no turn runs or waits in the session.
+        stopped: Why the chat accepts nothing; None while it does. A message from there starts the delivery again.
+        preview: The platform's id of the message that shows an unfinished answer; None if there is none.
     """
 
     id: DeliveryId
@@ -33,6 +35,8 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     cursor: int
     due: bool
     closing: bool
+    stopped: str | None = None
+    preview: str | None = None
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):

@@ -313,6 +313,104 @@ def end_delivery(gateway: OpenGateway, delivery: DeliveryId) -> Write[Delivery]:
     )
 
 
+def stop_delivery(gateway: OpenGateway, delivery: DeliveryId, reason: str) -> Write[Delivery | None]:
+    """Send nothing more for a delivery: its chat accepts nothing. A message from there starts it again.
+
+    Args:
+        gateway: The proof.
+        delivery: The delivery.
+        reason: Why the chat accepts nothing.
+
+    Returns:
+        The delivery; None if it was to end anyway.
+
+    Raises:
+        LeaseLost: Another worker polls.
+        NotFound: The gateway has no such delivery.
+    """
+    check_kind("gateway", gateway, OpenGateway)
+    which = check_delivery_id(delivery)
+    return Write(
+        name="stop_delivery",
+        owner=gateway.owner,
+        wakes=False,
+        verb=lambda tx: deliveries.stop(tx, gateway, which, reason),
+    )
+
+
+def move_destination(
+    gateway: OpenGateway, old: str, new: str, *, chats: tuple[str, str] | None = None
+) -> Write[tuple[SessionId, ...]]:
+    """Send to another destination whatever is sent to this one: a chat got another id, or a topic is gone.
+
+    Args:
+        gateway: The proof.
+        old: The destination that does not exist any more.
+        new: The destination instead.
+        chats: The old and the new id of the chat, if that is what changed. The sessions that were sent there, and that
+            the old id leads to, are found under the new id, too, unless it leads elsewhere already.
+
+    Returns:
+        The sessions that are sent there.
+
+    Raises:
+        LeaseLost: Another worker polls.
+        InvalidPayload: The new destination is not valid.
+    """
+    check_kind("gateway", gateway, OpenGateway)
+    return Write(
+        name="move_destination",
+        owner=gateway.owner,
+        verb=lambda tx: deliveries.move_destination(
+            tx, gateway, old, check_name("the destination", new, tx.limits.name_bytes), chats
+        ),
+    )
+
+
+def note_preview(gateway: OpenGateway, delivery: DeliveryId, message: str | None) -> Write[Delivery]:
+    """Store which message shows an unfinished answer, so that the next poller can remove it, too.
+
+    Args:
+        gateway: The proof.
+        delivery: The delivery.
+        message: The platform's id of the message; None: it is removed.
+
+    Returns:
+        The delivery.
+
+    Raises:
+        LeaseLost: Another worker polls.
+        NotFound: The gateway has no such delivery.
+        InvalidPayload: The id of the message is not valid.
+    """
+    check_kind("gateway", gateway, OpenGateway)
+    which = check_delivery_id(delivery)
+    return Write(
+        name="note_preview",
+        owner=gateway.owner,
+        wakes=False,
+        verb=lambda tx: deliveries.note_preview(tx, gateway, which, message),
+    )
+
+
+def deliveries_with_preview(gateway: str, *, owner: str) -> Read[tuple[Delivery, ...]]:
+    """Read the deliveries whose destinations show an unfinished answer.
+
+    Args:
+        gateway: The name of the gateway.
+        owner: Its owner.
+
+    Returns:
+        The deliveries, in the order of their ids.
+    """
+    return Read(
+        name="deliveries_with_preview",
+        owner=owner,
+        snapshot=False,
+        verb=lambda tx: deliveries.with_preview(tx, owner, gateway),
+    )
+
+
 def deliveries_of(session: SessionId, *, owner: str) -> Read[tuple[Delivery, ...]]:
     """Read where the answers of a session are sent.
 

@@ -143,7 +143,7 @@ TABLES = (
         ("owner", "gateway", "id"),
         _words("owner gateway id turn_id gathering place parts files at"),
     ),
-    Table("deliveries", ("id",), _words("id owner gateway destination session_id cursor due closing")),
+    Table("deliveries", ("id",), _words("id owner gateway destination session_id cursor due closing stopped preview")),
     Table(
         "receipts",
         ("delivery_id", "event", "part"),

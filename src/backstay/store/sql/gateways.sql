@@ -47,7 +47,7 @@ UPDATE arrivals SET gathering = NULL, files = NULL
 WHERE owner = :owner AND gateway = :gateway AND gathering = :gathering
 
 -- name: delivery_columns
-d.id, d.owner, d.gateway, d.destination, d.session_id AS session, d.cursor, d.due, d.closing
+d.id, d.owner, d.gateway, d.destination, d.session_id AS session, d.cursor, d.due, d.closing, d.stopped, d.preview
 
 -- name: delivery
 -- No row: the gateway has no such delivery.
@@ -62,6 +62,15 @@ WHERE d.owner = :owner AND d.gateway = :gateway AND d.destination = :destination
 SELECT {{delivery_columns}} FROM deliveries d
 WHERE d.owner = :owner AND d.gateway = :gateway AND d.due = 1 AND d.id > :after ORDER BY d.id LIMIT :limit
 
+-- name: deliveries_to
+-- Everything that is sent to a destination.
+SELECT {{delivery_columns}} FROM deliveries d
+WHERE d.owner = :owner AND d.gateway = :gateway AND d.destination = :destination ORDER BY d.id
+
+-- name: deliveries_with_preview
+SELECT {{delivery_columns}} FROM deliveries d
+WHERE d.owner = :owner AND d.gateway = :gateway AND d.preview IS NOT NULL ORDER BY d.id
+
 -- name: deliveries_of_session
 SELECT {{delivery_columns}} FROM deliveries d WHERE d.session_id = :session AND d.owner = :owner ORDER BY d.id
 
@@ -71,13 +80,27 @@ VALUES (:delivery, :owner, :gateway, :destination, :session, :cursor)
 
 -- name: mark_due
 UPDATE deliveries SET due = 1
-WHERE session_id = :session AND owner = :owner AND gateway = :gateway AND due = 0 AND cursor < :number
+WHERE session_id = :session AND owner = :owner AND gateway = :gateway AND due = 0 AND stopped IS NULL
+    AND cursor < :number
 
 -- name: set_delivery_cursor
 UPDATE deliveries SET cursor = :cursor, due = :due WHERE id = :delivery AND cursor = :found_cursor
 
 -- name: set_delivery_closing
 UPDATE deliveries SET closing = :closing, due = :due WHERE id = :delivery
+
+-- name: stop_delivery
+UPDATE deliveries SET stopped = :reason, due = 0 WHERE id = :delivery
+
+-- name: restart_delivery
+-- What ended while it was stopped has failed.
+UPDATE deliveries SET stopped = NULL, due = 0, cursor = :cursor WHERE id = :delivery AND cursor = :found_cursor
+
+-- name: move_delivery
+UPDATE deliveries SET destination = :destination WHERE id = :delivery
+
+-- name: set_preview
+UPDATE deliveries SET preview = :preview WHERE id = :delivery
 
 -- name: drop_delivery
 DELETE FROM deliveries WHERE id = :delivery

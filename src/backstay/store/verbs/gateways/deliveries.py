@@ -9,7 +9,7 @@ from typing import NamedTuple, assert_never
 import msgspec
 
 from backstay.errors import Conflict, CorruptRecord, InvalidPayload, NotFound
-from backstay.model.addresses.address import Address
+from backstay.model.addresses.address import Address, ChatAddress
 from backstay.model.codec import check_text
 from backstay.model.event import TurnEnded, TurnFolded, TurnRecorded
 from backstay.model.gateways.delivery import (
@@ -30,7 +30,7 @@ from backstay.model.turn import COMPACTOR, Completed, Outcome
 from backstay.store.engine import Transaction
 from backstay.store.rows import Rows, value
 from backstay.store.session_row import find
-from backstay.store.verbs import session_changes
+from backstay.store.verbs import session_changes, session_queries
 from backstay.store.verbs.gateways import gateway_row
 from backstay.store.verbs.turns import event_log
 from backstay.store.verbs.turns.turn_row import TURN
@@ -60,6 +60,8 @@ class _DeliveryRow(msgspec.Struct):
     cursor: int
     due: int
     closing: int
+    stopped: str | None
+    preview: str | None
 
     def value(self) -> Delivery:
         """The delivery as a caller sees it."""
@@ -72,6 +74,8 @@ class _DeliveryRow(msgspec.Struct):
             cursor=self.cursor,
             due=self.due == 1,
             closing=self.closing == 1,
+            stopped=self.stopped,
+            preview=self.preview,
         )
 
 
@@ -106,6 +110,8 @@ class _ReceiptRow(msgspec.Struct):
 _DELIVERY = Rows("delivery", _DeliveryRow)
 _DELIVERY_TO = Rows("delivery_to", _DeliveryRow)
 _DUE = Rows("due_deliveries", _DeliveryRow)
+_TO = Rows("deliveries_to", _DeliveryRow)
+_WITH_PREVIEW = Rows("deliveries_with_preview", _DeliveryRow)
 _OF_SESSION = Rows("deliveries_of_session", _DeliveryRow)
 _ENDINGS = Rows("endings_after", _EndingPosition)
 _RECEIPT = Rows("receipt", _ReceiptRow)
@@ -130,6 +136,10 @@ def bind(tx: Transaction, proof: OpenGateway, destination: str, session: Session
     if found.closing:
         tx.run("set_delivery_closing", delivery=found.id, closing=0, due=found.due)
         found.closing = 0
+    if found.stopped is not None:
+        cursor = max(cursor, found.cursor)
+        tx.run_guarded("restart_delivery", delivery=found.id, cursor=cursor, found_cursor=found.cursor)
+        found.stopped, found.cursor, found.due = None, cursor, 0
     return found.value()
 
 
@@ -146,6 +156,64 @@ def leave(tx: Transaction, proof: OpenGateway, delivery: DeliveryId) -> Delivery
     row.closing = row.due = 1
     tx.run("set_delivery_closing", delivery=delivery, closing=1, due=1)
     return row.value()
+
+
+def stop(tx: Transaction, proof: OpenGateway, delivery: DeliveryId, reason: str) -> Delivery | None:
+    """Send nothing more for a delivery, until a message comes from its destination. None: it was to end anyway."""
+    gateway_row.lock(tx, proof)
+    row = _locked(tx, proof, delivery)
+    if row.closing:
+        _drop(tx, delivery)
+        return None
+    tx.run("stop_delivery", delivery=delivery, reason=_shortened(reason))
+    return _locked(tx, proof, delivery).value()
+
+
+def move_destination(
+    tx: Transaction, proof: OpenGateway, old: str, new: str, chats: tuple[str, str] | None
+) -> tuple[SessionId, ...]:
+    """Send everything for one destination to another one. Returns the sessions.
+
+    `chats` is the old and the new id of a chat: the addresses of these sessions under its old id get one under the new.
+    """
+    gateway_row.lock(tx, proof)
+    rows = _TO.all(tx, owner=proof.owner, gateway=proof.name, destination=old)
+    for row in rows:
+        there = _DELIVERY_TO.one(tx, owner=proof.owner, gateway=proof.name, destination=new, session=row.session)
+        if there is None:
+            tx.run("move_delivery", delivery=row.id, destination=new)
+        else:
+            _drop(tx, row.id)
+        if chats is not None:
+            _move_addresses(tx, proof.owner, row.session, *chats)
+    return tuple(row.session for row in rows)
+
+
+def _move_addresses(tx: Transaction, owner: str, session: SessionId, old: str, new: str) -> None:
+    if find(tx, session, owner).state_at(tx.now) != "open":
+        return
+    for spelling in session_queries.addresses(tx, session, owner):
+        address = Address.parse(spelling)
+        if not isinstance(address, ChatAddress) or address.chat != old:
+            continue
+        moved = msgspec.structs.replace(address, chat=new)
+        # Somebody may have written under the new id already: that session stays.
+        if session_changes.ADDRESS.one(tx, owner=owner, key=bytes.fromhex(moved.key)) is None:
+            session_changes.point(tx, moved, session, owner)
+
+
+def note_preview(tx: Transaction, proof: OpenGateway, delivery: DeliveryId, message: str | None) -> Delivery:
+    """Store which message shows an unfinished answer at the destination."""
+    gateway_row.lock(tx, proof)
+    _locked(tx, proof, delivery)
+    check_text("the platform's id", message or "", tx.limits.name_bytes)
+    tx.run("set_preview", delivery=delivery, preview=message)
+    return _locked(tx, proof, delivery).value()
+
+
+def with_preview(tx: Transaction, owner: str, gateway: str) -> tuple[Delivery, ...]:
+    """The deliveries whose destinations show an unfinished answer."""
+    return tuple(row.value() for row in _WITH_PREVIEW.all(tx, owner=owner, gateway=gateway))
 
 
 def start_anew(tx: Transaction, proof: OpenGateway, address: Address, destination: str) -> SessionInfo:
@@ -255,8 +323,7 @@ def settle(tx: Transaction, proof: OpenGateway, delivery: DeliveryId, event: int
     row.due = int(event_log.next_ending(tx, row.session, row.cursor) is not None)
     tx.run_guarded("set_delivery_cursor", delivery=delivery, cursor=row.cursor, due=row.due, found_cursor=found)
     if row.closing and not row.due and session_row.running is None and not session_row.waiting:
-        tx.run("drop_receipts", delivery=delivery)
-        tx.run("drop_delivery", delivery=delivery)
+        _drop(tx, delivery)
         return None
     return row.value()
 
@@ -314,8 +381,12 @@ def finish_part(tx: Transaction, proof: OpenGateway, which: PartName, result: Pa
 def drop_of_session(tx: Transaction, session: SessionId, owner: str) -> None:
     """Drop the deliveries of a deleted session."""
     for row in _OF_SESSION.all(tx, session=session, owner=owner):
-        tx.run("drop_receipts", delivery=row.id)
-        tx.run("drop_delivery", delivery=row.id)
+        _drop(tx, row.id)
+
+
+def _drop(tx: Transaction, delivery: DeliveryId) -> None:
+    tx.run("drop_receipts", delivery=delivery)
+    tx.run("drop_delivery", delivery=delivery)
 
 
 def _write(tx: Transaction, row: _ReceiptRow) -> None:

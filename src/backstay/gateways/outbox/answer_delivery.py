@@ -1,14 +1,27 @@
 """Sends the ends of turns: what is due is found in the feed, and each part is sent under a receipt."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 
-from backstay.errors import NotFound
-from backstay.gateways.answer_text import MARK, answer_text
-from backstay.gateways.platform import ChatPlace, Platform, SendDeferred, SendRefused, SendUncertain
-from backstay.gateways.poller_tasks import PollerTasks
-from backstay.gateways.text_limits import next_cut, piece, units
+from backstay.errors import NotFound, StoreError
+from backstay.gateways.outbox.answer_text import MARK, ChatAnswer, answer_of
+from backstay.gateways.outbox.chat_pauses import ChatPauses
+from backstay.gateways.outbox.moved_chats import move_chat
+from backstay.gateways.outbox.text_limits import piece, units
+from backstay.gateways.platform import (
+    ChatGone,
+    ChatPlace,
+    OutgoingFile,
+    PlaceMoved,
+    Platform,
+    SendDeferred,
+    SendRefused,
+    SendUncertain,
+)
+from backstay.gateways.poller_tasks import PollerTasks, log
+from backstay.model.content import Attachment
 from backstay.model.gateways.delivery import (
     Delivery,
     EndedTurns,
@@ -25,15 +38,17 @@ from backstay.store.commands import Write, gateway_commands
 
 # So many chats are sent to at once.
 _MOST_SENDING = 16
+# So many files are in memory at once.
+_MOST_UPLOADING = 2
 
 
 class AnswerDelivery:
     """The outbox of one poller."""
 
-    def __init__(self, tasks: PollerTasks, platform: Platform) -> None:
-        self._tasks, self._platform = tasks, platform
+    def __init__(self, tasks: PollerTasks, platform: Platform, pauses: ChatPauses) -> None:
+        self._tasks, self._platform, self._pauses = tasks, platform, pauses
         self._app, self._proof, self._options = tasks.app, tasks.proof, tasks.options
-        self._sending = asyncio.Semaphore(_MOST_SENDING)
+        self._sending, self._uploading = asyncio.Semaphore(_MOST_SENDING), asyncio.Semaphore(_MOST_UPLOADING)
         # A gateway that has received nothing has no deliveries: it begins at the end of the feed.
         # The end of the feed of a new store is 0, so the position alone does not show this.
         is_new = not self._proof.feed and not self._proof.cursor
@@ -96,8 +111,12 @@ class AnswerDelivery:
             gateway_commands.next_ending(delivery.session, delivery.cursor, owner=self._proof.owner)
         )
         if ending is not None:
-            async with self._sending:
-                await self._send(delivery, ending)
+            try:
+                async with self._sending:
+                    await self._send(delivery, ending)
+            except ChatGone as error:
+                await self._stop(delivery, str(error))
+                return True
         event = delivery.cursor if ending is None else ending.event
         settled = await self._app.run(gateway_commands.settle(self._proof, name, event))
         if settled is None or not settled.due:
@@ -105,32 +124,43 @@ class AnswerDelivery:
         known[0] = settled
         return False
 
+    async def _stop(self, delivery: Delivery, reason: str) -> None:
+        log.warning("%s: nothing more is sent to %s: %s", self._proof.name, delivery.destination, reason)
+        await self._app.run(gateway_commands.stop_delivery(self._proof, delivery.id, reason))
+
     async def _send(self, delivery: Delivery, ending: Ending) -> None:
-        """Send the parts of a text that were not sent yet. Raises if one has to wait."""
-        text, place = answer_text(ending), ChatPlace.parse(delivery.destination)
+        """Send the parts of an answer that were not sent yet. Raises if one has to wait, or if the chat is gone."""
+        answer = answer_of(ending, self._platform.most_file_bytes)
+        place = ChatPlace.parse(delivery.destination)
         owner, gateway = self._proof.owner, self._proof.name
         begun = await self._app.run(gateway_commands.receipts(delivery.id, ending.event, gateway=gateway, owner=owner))
         limit = self._platform.most_units - units(MARK)
         start = part = 0
-        while start < len(text):
-            end = begun[part].high if part < len(begun) else next_cut(text, start, limit)
+        while start < answer.end:
+            end = begun[part].high if part < len(begun) else answer.next_cut(start, limit)
             begin = gateway_commands.begin_part(self._proof, delivery.id, ending.event, part, low=start, high=end)
-            start = await self._tasks.complete(self._send_part(place, begin, text))
-            part += 1
+            receipt, place = await self._tasks.complete(self._send_part(place, begin, answer))
+            start, part = receipt.high, part + 1
 
-    async def _send_part(self, place: ChatPlace, begin: Write[Receipt], text: str) -> int:
-        """Send a part unless that is done, and store its receipt. Returns where the next one begins."""
+    async def _send_part(
+        self, place: ChatPlace, begin: Write[Receipt], answer: ChatAnswer
+    ) -> tuple[Receipt, ChatPlace]:
+        """Send a part unless that is done, and store its receipt. Returns where the next one is sent, too."""
         receipt = await self._app.run(begin)
         if receipt.state != "sending":
-            return receipt.high
-        body = piece(text, receipt.low, receipt.high)
-        problem: SendDeferred | SendUncertain | None = None
+            return receipt, place
+        problem: SendDeferred | SendUncertain | ChatGone | None = None
         result: PartResult
         try:
-            result = PartSent(await self._platform.send(place, MARK + body if receipt.repeated else body))
-        except SendRefused as error:
+            message, place = await self._request(place, answer, receipt)
+            result = PartSent(message)
+        except ChatGone as error:
+            problem, result = error, PartRefused(str(error))
+        except (SendRefused, NotFound) as error:
             result = PartRefused(str(error))
         except SendDeferred as error:
+            if error.seconds is not None:
+                self._pauses.note(place.chat, error.seconds)
             problem, result = error, PartDeferred(str(error))
         except SendUncertain as error:
             problem, result = error, PartUncertain(str(error))
@@ -144,6 +174,37 @@ class AnswerDelivery:
                 max_age_seconds=self._options.max_age,
             )
         )
-        if problem is not None and stored.state != "failed":
+        if isinstance(problem, ChatGone) or (problem is not None and stored.state != "failed"):
             raise problem
-        return receipt.high
+        return receipt, place
+
+    async def _request(self, place: ChatPlace, answer: ChatAnswer, receipt: Receipt) -> tuple[str, ChatPlace]:
+        """Send a part. Returns the message, and the place where it is."""
+        mark, file = MARK if receipt.repeated else "", answer.file_at(receipt.low)
+        if file is None:
+            text = mark + piece(answer.text, receipt.low, receipt.high)
+            return await self._in_place(place, lambda there, note: self._platform.send(there, note + text))
+        async with self._uploading:
+            sent = OutgoingFile(name=file.name, media_type=file.media_type, data=await self._read(file))
+            return await self._in_place(
+                place, lambda there, note: self._platform.send_file(there, sent, (note + mark).strip())
+            )
+
+    async def _in_place(
+        self, place: ChatPlace, send: Callable[[ChatPlace, str], Awaitable[str]]
+    ) -> tuple[str, ChatPlace]:
+        """Send to a place, or to the one that is there instead of it."""
+        try:
+            return await send(place, ""), place
+        except PlaceMoved as moved:
+            instead = moved.instead
+            # A chat with another id is the same chat for the people in it. A lost topic is not.
+            message = await send(instead, f"({moved})\n" if instead.chat == place.chat else "")
+        await move_chat(self._app, self._proof, place, instead)
+        return message, instead
+
+    async def _read(self, file: Attachment) -> bytes:
+        try:
+            return await self._app.download(file, limit=self._platform.most_file_bytes)
+        except StoreError as error:
+            raise SendDeferred(f"{file.name} cannot be read now: {error}") from error
