@@ -198,6 +198,26 @@ class ExpiryContract(ContractBase):
         clock.advance(2 * HOUR - TICK)
         assert store.session(again.id, owner=ME).state == "open"
 
+    def test_an_input_for_a_session_changes_its_time_to_live(self, store: Store, clock: ManualClock) -> None:
+        session = store.create(owner=ME).id
+
+        submitted = store.submit(session, "hello", owner=ME, ttl=Ttl(absolute=HOUR)).session
+        recorded = store.record(session, [message.user("hello")], owner=ME, ttl=Ttl(absolute=2 * HOUR)).session
+
+        assert submitted.expires_at == submitted.created_at + HOUR * 1000
+        assert recorded.expires_at == recorded.created_at + 2 * HOUR * 1000
+
+    def test_an_input_for_a_session_that_is_older_than_its_new_time_to_live_changes_nothing(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        session = store.create(owner=ME)
+        clock.advance(HOUR)
+
+        with pytest.raises(SessionExpired):
+            store.submit(session.id, "hello", owner=ME, ttl=Ttl(absolute=HOUR))
+
+        assert store.session(session.id, owner=ME) == session
+
     def test_a_replacement_has_only_the_time_to_live_it_was_given(self, store: Store, clock: ManualClock) -> None:
         store.resolve(room(), owner=ME, ttl=Ttl(idle=HOUR))
         clock.advance(HOUR)

@@ -20,6 +20,7 @@ from backstay.store.rows import Rows, value, values
 from backstay.store.session_row import LockedRow, SessionRow, SessionScope, lock_session
 from backstay.store.verbs import agent_registry, owner_totals, session_changes, session_queries
 from backstay.store.verbs.history import branches
+from backstay.store.verbs.session_ttl import set_ttl
 from backstay.store.verbs.turns import event_log, lifecycle, messages
 from backstay.store.verbs.turns.call_pairing import check_pairing
 from backstay.store.verbs.turns.messages import Written
@@ -307,6 +308,9 @@ def lock_destination(tx: Transaction, request: TurnRequest) -> SessionScope:
         scope = session_changes.lock_at(tx, request.to, request.owner, request.ttl).scope
     else:
         scope = lifecycle.lock_and_reap(tx, request.to, request.owner)
+        if request.ttl is not None:
+            scope.row.require_open(tx.now)
+            set_ttl(scope.row, request.ttl)
     scope.row.require_open(tx.now)
     scope.row.require_revision(request.expect_revision)
     return scope
