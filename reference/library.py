@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import get_args, get_type_hints
+from typing import get_args, get_type_hints, is_typeddict
 
 import msgspec
 
@@ -149,6 +149,8 @@ def _field_types(kind: type) -> dict[str, str]:
         return {field.name: _type(field.type) for field in msgspec.structs.fields(kind)}
     if issubclass(kind, BaseException) or kind in ELSEWHERE:
         return {}
+    if is_typeddict(kind):
+        return {name: _type(annotation) for name, annotation in kind.__annotations__.items()}
     return {parameter.name: _type(parameter.annotation) for parameter in inspect.signature(kind).parameters.values()}
 
 

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         OpenTurn,
         Outcome,
         Recorded,
+        SendOptions,
         ToolCallRecord,
         TurnInfo,
     )
@@ -140,6 +141,7 @@ __all__ = [
     "ScheduleEntry",
     "SearchHit",
     "SearchPage",
+    "SendOptions",
     "Session",
     "SessionCursor",
     "SessionFilter",
@@ -230,6 +232,7 @@ if not TYPE_CHECKING:
         "ScheduleEntry": "model.schedules.schedule",
         "SearchHit": "model.search.results",
         "SearchPage": "model.search.results",
+        "SendOptions": "model.turn",
         "Session": "runtime.session_handle",
         "SessionCursor": "model.session",
         "SessionFilter": "model.session",

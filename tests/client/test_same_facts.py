@@ -18,7 +18,7 @@ from backstay.errors import (
     TooLarge,
     UnknownAgent,
 )
-from backstay.model.session import SessionFilter, SessionPatch
+from backstay.model.session import SessionFilter, SessionPatch, Ttl
 from backstay.model.turn import Cancelled, Completed
 from backstay.testing import finish_turn
 from tests.client.conftest import Opened
@@ -63,6 +63,19 @@ async def test_a_repeated_request_is_the_first_turn_wherever_the_address_leads(o
         assert (again.id, again.session, again.repeated) == (first.id, first.session, True)
         with pytest.raises(RequestMismatch):
             await app.send(CHAT, "something else", request_id="telegram/42/1")
+
+
+async def test_an_unknown_option_of_a_message_is_an_error_and_sends_nothing(opened: Opened) -> None:
+    async with opened as app:
+        session = await app.session()
+        with pytest.raises(TypeError, match="agnt"):
+            await session.send("hello", agnt="default")  # type: ignore[call-arg]  # that is the fact
+        with pytest.raises(TypeError, match="agnt"):
+            await app.send(session.id, "hello", agnt="default")  # type: ignore[call-arg]
+
+        assert await session.messages() == ()
+        await (await session.send("hello", ttl=Ttl(idle=60))).outcome()
+        assert (await session.read()).expires_at is not None
 
 
 async def test_a_message_to_no_session_begins_one_and_a_rejected_message_leaves_none(opened: Opened) -> None:

@@ -14,7 +14,7 @@ SOURCES = Path(__file__).parents[2] / "src"
 IMPORTS = """\
 from functools import partial
 
-from backstay import Store
+from backstay import Client, Store
 from backstay.model.ids import SessionId, TurnId
 from backstay.model.session import SessionInfo
 from backstay.runtime.async_store import AsyncStore
@@ -34,6 +34,7 @@ async def use_{number}(
     supervisor: TaskSupervisor,
     app: BlockingApp,
     blocking: BlockingSession,
+    client: Client,
     session: SessionId,
     turn: TurnId,
 ) -> None:
@@ -66,6 +67,8 @@ MISUSES = {
         "arg-type",
     ),
     "an unknown argument of a blocking method": ("blocking.send('hello', agnt='x')", "call-arg"),
+    "an option of another type": ("blocking.send('hello', if_busy='soon')", "arg-type"),
+    "an unknown option over HTTP": ("await client.send('new', 'hello', agnt='x')", "call-arg"),
     "the async result of a blocking method": ("await blocking.undo()", "misc"),
     "a blocking iterator that is not one": ("numbers: int = next(app.follow())", "assignment"),
 }

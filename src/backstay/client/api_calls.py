@@ -1,7 +1,8 @@
 """The operations of the HTTP API, each as a function that returns a typed call."""
 
+import secrets
 from collections.abc import Mapping, Sequence
-from typing import Literal, NoReturn
+from typing import Literal, NoReturn, Unpack
 from urllib.parse import quote
 
 import msgspec
@@ -18,7 +19,7 @@ from backstay.model.marks import Marks
 from backstay.model.message import MessagePage
 from backstay.model.search.results import SearchPage
 from backstay.model.session import Deleted, Resolved, SessionCursor, SessionFilter, SessionInfo, SessionPatch, Ttl
-from backstay.model.turn import IfBusy, Recorded, ToolCallRecord, TurnInfo, TurnState
+from backstay.model.turn import SEND_DEFAULTS, IfBusy, Recorded, SendOptions, ToolCallRecord, TurnInfo, TurnState
 from backstay.model.window import Moved, Window
 
 # A summariser may take long, and a cancelled agent has its grace time.
@@ -219,20 +220,15 @@ def lineage(session: SessionId) -> ApiCall[WindowRows]:
 
 
 def send(
-    to: Address | SessionId | Literal["new"],
-    content: Content,
-    *,
-    agent: str | None,
-    request_id: str,
-    if_busy: IfBusy,
-    expect_revision: int | None,
-    ttl: Ttl | None,
-    allow_unserved: bool,
+    to: Address | SessionId | Literal["new"], content: Content, **options: Unpack[SendOptions]
 ) -> ApiCall[SubmittedTurn]:
     """Send a message to a session, an address or a new session."""
+    if unknown := options.keys() - SEND_DEFAULTS.keys():
+        raise TypeError(f"send() got an unexpected keyword argument {min(unknown)!r}")
+    chosen: SendOptions = {**SEND_DEFAULTS, **options}
+    request_id, expect_revision = chosen.pop("request_id") or new_request_id(), chosen.pop("expect_revision")
     place = {"address": to.spelling} if isinstance(to, Address) else {} if to == "new" else {"session": to}
-    rest = {"agent": agent, "if_busy": if_busy, "allow_unserved": allow_unserved, "ttl": ttl}
-    return _submission("api/turns", {**_content(content), **place, **rest}, request_id, expect_revision)
+    return _submission("api/turns", {**_content(content), **place, **chosen}, request_id, expect_revision)
 
 
 def steer(session: SessionId, content: Content, request_id: str) -> ApiCall[SubmittedTurn]:
@@ -413,6 +409,11 @@ def export_path(session: SessionId) -> str:
 def blob_path(blob: str) -> str:
     """The path of the bytes of an attachment."""
     return f"api/blobs/{_part(blob)}"
+
+
+def new_request_id() -> str:
+    """A request id for a call that was given none: its repetitions are one request."""
+    return f"client/{secrets.token_urlsafe(18)}"
 
 
 def _submission(

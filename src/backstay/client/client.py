@@ -4,7 +4,7 @@ import warnings
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from types import TracebackType
-from typing import BinaryIO, Literal, Self, TypeVar
+from typing import BinaryIO, Literal, Self, TypeVar, Unpack
 
 from backstay.client import api_calls, file_transfer
 from backstay.client.api_call import ApiCall
@@ -12,7 +12,7 @@ from backstay.client.client_schedules import ClientSchedules
 from backstay.client.event_follower import StreamState, stream_session
 from backstay.client.feed_follower import follow_feed
 from backstay.client.server_connection import Connection
-from backstay.client.session_client import SessionClient, new_request_id, turn_client
+from backstay.client.session_client import SessionClient, turn_client
 from backstay.client.turn_client import TurnClient
 from backstay.errors import ConfigError, StoreUnavailable
 from backstay.model.addresses.address import Address
@@ -24,7 +24,8 @@ from backstay.model.ids import SessionId, TurnId
 from backstay.model.limits import READ_LIMIT
 from backstay.model.search.results import SearchPage
 from backstay.model.session import Resolved, SessionCursor, SessionFilter, SessionInfo, SessionPage, Ttl
-from backstay.model.turn import IfBusy
+from backstay.model.turn import SEND_DEFAULTS, SendOptions
+from backstay.signatures import with_options
 
 T = TypeVar("T")
 
@@ -178,29 +179,12 @@ class Client(ClientSchedules):
         """Find sessions by the first letters of their ids; see `App.beginning_with`."""
         return (await self._connection.run(api_calls.beginning_with(prefix, limit))).sessions
 
+    @with_options(SEND_DEFAULTS)
     async def send(
-        self,
-        to: Address | SessionId | Literal["new"],
-        content: Content,
-        *,
-        agent: str | None = "default",
-        request_id: str | None = None,
-        if_busy: IfBusy = "enqueue",
-        expect_revision: int | None = None,
-        ttl: Ttl | None = None,
-        allow_unserved: bool = False,
+        self, to: Address | SessionId | Literal["new"], content: Content, **options: Unpack[SendOptions]
     ) -> TurnClient:
         """Send a message to a session, to an address or to a new session; see `App.send`."""
-        call = api_calls.send(
-            to,
-            content,
-            agent=agent,
-            request_id=request_id or new_request_id(),
-            if_busy=if_busy,
-            expect_revision=expect_revision,
-            ttl=ttl,
-            allow_unserved=allow_unserved,
-        )
+        call = api_calls.send(to, content, **options)
         return TurnClient(self._connection, await self._connection.run(call))
 
     async def upload(self, file: FileSource, *, name: str | None = None, media_type: str | None = None) -> Attachment:

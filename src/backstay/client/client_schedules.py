@@ -1,8 +1,8 @@
 """The schedules of a server's owner: the methods of an app, over HTTP. Each is described at `App`."""
 
 from backstay.client import schedule_calls
+from backstay.client.api_calls import new_request_id
 from backstay.client.server_connection import Connection
-from backstay.client.session_client import new_request_id
 from backstay.model.addresses.address import Address
 from backstay.model.ids import ScheduleId, SessionId
 from backstay.model.schedules.schedule import IfMissed, Schedule, ScheduleEntry

@@ -1,11 +1,10 @@
 """A session on a server."""
 
 import asyncio
-import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from tempfile import TemporaryFile
-from typing import BinaryIO
+from typing import BinaryIO, Unpack
 
 from backstay.client import api_calls
 from backstay.client.api_call import ApiCall
@@ -26,8 +25,9 @@ from backstay.model.limits import READ_LIMIT
 from backstay.model.marks import Marks
 from backstay.model.message import Message
 from backstay.model.session import Deleted, SessionInfo, SessionPatch
-from backstay.model.turn import IfBusy, Recorded, TurnInfo
+from backstay.model.turn import SESSION_SEND_DEFAULTS, IfBusy, Recorded, SendOptions, TurnInfo
 from backstay.model.window import Moved, Window
+from backstay.signatures import with_options
 
 _LONGEST_LINE = 1 << 40
 
@@ -50,33 +50,16 @@ class SessionClient:
 
     # --- turns ------------------------------------------------------------------------------------------------------
 
-    async def send(
-        self,
-        content: Content,
-        *,
-        request_id: str | None = None,
-        if_busy: IfBusy = "enqueue",
-        expect_revision: int | None = None,
-        agent: str | None = None,
-        allow_unserved: bool = False,
-    ) -> TurnClient:
+    @with_options(SESSION_SEND_DEFAULTS)
+    async def send(self, content: Content, **options: Unpack[SendOptions]) -> TurnClient:
         """Send a message; see `Session.send`. Without a request id, one is made, so that it can be sent again."""
-        return await self._submitted(
-            api_calls.send(
-                self.id,
-                content,
-                agent=self._agent if agent is None else agent,
-                request_id=request_id or new_request_id(),
-                if_busy=if_busy,
-                expect_revision=expect_revision,
-                ttl=None,
-                allow_unserved=allow_unserved,
-            )
-        )
+        if options.get("agent") is None:
+            options["agent"] = self._agent
+        return await self._submitted(api_calls.send(self.id, content, **options))
 
     async def steer(self, content: Content, *, request_id: str | None = None) -> TurnClient:
         """Send a message to the running turn; see `Session.steer`."""
-        return await self._submitted(api_calls.steer(self.id, content, request_id or new_request_id()))
+        return await self._submitted(api_calls.steer(self.id, content, request_id or api_calls.new_request_id()))
 
     async def record(
         self,
@@ -88,7 +71,7 @@ class SessionClient:
     ) -> Recorded:
         """Add finished messages of an agent that runs elsewhere; see `Session.record`."""
         return await self._connection.run(
-            api_calls.record(self.id, messages, request_id or new_request_id(), if_busy, expect_revision)
+            api_calls.record(self.id, messages, request_id or api_calls.new_request_id(), if_busy, expect_revision)
         )
 
     async def upload(self, file: FileSource, *, name: str | None = None, media_type: str | None = None) -> Attachment:
@@ -108,7 +91,7 @@ class SessionClient:
         allow_unserved: bool = False,
     ) -> TurnClient:
         """Send the last input again; see `Session.retry`."""
-        request = request_id or new_request_id()
+        request = request_id or api_calls.new_request_id()
         return await self._submitted(
             api_calls.retry(self.id, agent, request, expect_revision, allow_unserved=allow_unserved)
         )
@@ -124,7 +107,7 @@ class SessionClient:
         allow_unserved: bool = False,
     ) -> TurnClient:
         """Send other content in place of an earlier message; see `Session.edit`."""
-        request = request_id or new_request_id()
+        request = request_id or api_calls.new_request_id()
         return await self._submitted(
             api_calls.edit(
                 self.id,
@@ -272,11 +255,6 @@ class SessionClient:
 
     async def _submitted(self, call: ApiCall[api_calls.SubmittedTurn]) -> TurnClient:
         return TurnClient(self._connection, await self._connection.run(call))
-
-
-def new_request_id() -> str:
-    """A request id for a call that was given none: its repetitions are one request."""
-    return f"client/{secrets.token_urlsafe(18)}"
 
 
 def turn_client(connection: Connection, turn: TurnInfo) -> TurnClient:

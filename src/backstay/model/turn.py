@@ -1,6 +1,6 @@
 """A turn: one run of an agent over one input. It waits, runs, and ends in one of four ways."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, TypedDict
 
 import msgspec
 
@@ -8,7 +8,7 @@ from backstay.model.content import Part, Usage
 from backstay.model.history.unsynced import SYNCED, Unsynced
 from backstay.model.ids import MessageId, SessionId, TurnId, WindowId, WorkerId
 from backstay.model.message import Message
-from backstay.model.session import SessionInfo
+from backstay.model.session import SessionInfo, Ttl
 from backstay.model.window import Window
 
 TurnState = Literal["waiting", "running", "ended"]
@@ -23,6 +23,38 @@ RunAgain = Literal["none", "approved", "used"]
 BACK_OF_QUEUE = 1 << 40
 # A compaction is a turn of its own with this agent name: it holds the lease, can be cancelled, and ends once.
 COMPACTOR = "backstay.compactor"
+
+
+class SendOptions(TypedDict, total=False):
+    """The options of `send`, which are the same for every handle, in this process and on a server.
+
+    Attributes:
+        agent: The agent that answers.
+        request_id: Identifies the request among all requests of the owner.
+        if_busy: The policy if a turn runs or waits in the session.
+        expect_revision: The revision that the session must have.
+        ttl: When the session expires.
+        allow_unserved: Let the message wait for an agent that no process serves or has served.
+    """
+
+    agent: str | None
+    request_id: str | None
+    if_busy: IfBusy
+    expect_revision: int | None
+    ttl: Ttl | None
+    allow_unserved: bool
+
+
+SEND_DEFAULTS: Final[SendOptions] = {
+    "agent": "default",
+    "request_id": None,
+    "if_busy": "enqueue",
+    "expect_revision": None,
+    "ttl": None,
+    "allow_unserved": False,
+}
+# A handle of a session has an agent of its own.
+SESSION_SEND_DEFAULTS: Final[SendOptions] = {**SEND_DEFAULTS, "agent": None}
 
 
 class Completed(msgspec.Struct, frozen=True, omit_defaults=True, tag="completed"):

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import BinaryIO, Literal, TypeVar
+from typing import BinaryIO, Literal, TypeVar, Unpack
 
 from backstay.errors import StoreUnavailable
 from backstay.model.addresses.address import Address
@@ -17,7 +17,7 @@ from backstay.model.ids import SessionId, TurnId
 from backstay.model.limits import READ_LIMIT, Limits
 from backstay.model.search.results import SearchPage
 from backstay.model.session import Resolved, SessionCursor, SessionFilter, SessionInfo, SessionPage, Ttl
-from backstay.model.turn import IfBusy
+from backstay.model.turn import SEND_DEFAULTS, SendOptions
 from backstay.runtime.attachments.attachment_reader import AttachmentReader
 from backstay.runtime.attachments.file_upload import upload_file
 from backstay.runtime.events.follow import follow_all
@@ -26,6 +26,7 @@ from backstay.runtime.owner_scope import OwnerScope
 from backstay.runtime.schedules.owner_schedules import OwnerSchedules
 from backstay.runtime.session_handle import Session
 from backstay.runtime.turn_handle import Turn, resume_turn, turn_of
+from backstay.signatures import with_options
 from backstay.store import Store, commands
 from backstay.store.commands import ANY, Read, Write
 
@@ -181,17 +182,9 @@ class OwnerSessions(OwnerSchedules):
         """
         return await self._scope.run(commands.beginning_with(prefix, owner=self.owner, limit=limit))
 
+    @with_options(SEND_DEFAULTS)
     async def send(
-        self,
-        to: Address | SessionId | Literal["new"],
-        content: Content,
-        *,
-        agent: str | None = "default",
-        request_id: str | None = None,
-        if_busy: IfBusy = "enqueue",
-        expect_revision: int | None = None,
-        ttl: Ttl | None = None,
-        allow_unserved: bool = False,
+        self, to: Address | SessionId | Literal["new"], content: Content, **options: Unpack[SendOptions]
     ) -> Turn:
         """Send a message to a session, to an address, or to a new session, which begins with the message.
 
@@ -201,9 +194,8 @@ class OwnerSessions(OwnerSchedules):
             to: A session id, an address, whose session is created if needed, or "new" for a new session.
             content: The message.
             agent: The agent that answers. None: the agent of the last turn of the session, or else `default`.
-            request_id: Names one request of its owner. Repeating it returns the same
-                turn, even if the address points to another session by now. Begin it with platform and chat
-                (`telegram/42/1001`).
+            request_id: Names one request of its owner. Repeating it returns the same turn, even if the address points
+                to another session by now. Begin it with platform and chat (`telegram/42/1001`).
             if_busy: The policy if a turn runs or waits in the session.
             expect_revision: The revision that the session must have; None: any.
             ttl: When the session expires. Without it the session keeps the one it has.
@@ -225,22 +217,9 @@ class OwnerSessions(OwnerSchedules):
             TooLarge: The message is too long.
         """
         scope = self._scope  # Read once: the app may close before the message is stored.
-        accepted = await scope.supervisor.accept(
-            self.owner,
-            partial(
-                commands.submit,
-                to,
-                content,
-                owner=self.owner,
-                agent=agent,
-                request_id=request_id,
-                if_busy=if_busy,
-                expect_revision=expect_revision,
-                ttl=ttl,
-                allow_unserved=allow_unserved,
-            ),
-        )
-        return turn_of(scope, accepted)
+        chosen: SendOptions = {**SEND_DEFAULTS, **options}
+        submission = partial(commands.submit, to, content, owner=scope.owner, **chosen)
+        return turn_of(scope, await scope.supervisor.accept(scope.owner, submission))
 
     async def upload(self, file: FileSource, *, name: str | None = None, media_type: str | None = None) -> Attachment:
         """Upload a file, for messages of any session of the owner. Equal bytes are stored once.

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import BinaryIO
+from typing import BinaryIO, Unpack
 
 from backstay.errors import AgentFailed, HistoryChanged, NotFound, SummaryTooLong
 from backstay.model.addresses.address import Address
@@ -18,7 +18,16 @@ from backstay.model.limits import READ_LIMIT
 from backstay.model.marks import Marks
 from backstay.model.message import Message
 from backstay.model.session import Deleted, SessionInfo, SessionPatch
-from backstay.model.turn import Completed, Failed, IfBusy, Interrupted, Recorded, TurnInfo
+from backstay.model.turn import (
+    SESSION_SEND_DEFAULTS,
+    Completed,
+    Failed,
+    IfBusy,
+    Interrupted,
+    Recorded,
+    SendOptions,
+    TurnInfo,
+)
 from backstay.model.window import Moved, Window
 from backstay.runtime.attachments.attachment_reader import AttachmentReader
 from backstay.runtime.attachments.file_upload import upload_file
@@ -27,6 +36,7 @@ from backstay.runtime.events.follow import follow
 from backstay.runtime.owner_scope import OwnerScope
 from backstay.runtime.task_supervisor import Submission
 from backstay.runtime.turn_handle import Turn, resume_turn, turn_of
+from backstay.signatures import with_options
 from backstay.store import Store, commands
 
 
@@ -48,24 +58,17 @@ class Session:
 
     # --- turns ------------------------------------------------------------------------------------------------------
 
-    async def send(
-        self,
-        content: Content,
-        *,
-        request_id: str | None = None,
-        if_busy: IfBusy = "enqueue",
-        expect_revision: int | None = None,
-        agent: str | None = None,
-        allow_unserved: bool = False,
-    ) -> Turn:
+    @with_options(SESSION_SEND_DEFAULTS)
+    async def send(self, content: Content, **options: Unpack[SendOptions]) -> Turn:
         """Send a message. It is durable when this returns; the agent answers in the background.
 
         Args:
             content: The message.
+            agent: The agent that answers; None: the agent of this handle.
             request_id: Identifies the request among all requests of the owner. Repeating it returns the first turn.
             if_busy: The policy if a turn runs or waits in the session.
             expect_revision: The revision that the session must have; None: any.
-            agent: The agent that answers; None: the agent of this handle.
+            ttl: When the session expires. Without it the session keeps the one it has.
             allow_unserved: Let the message wait for an agent that no process serves or has served.
 
         Returns:
@@ -83,21 +86,12 @@ class Session:
             InvalidPayload: An argument is not valid.
             TooLarge: The message is too long.
         """
-        accepted = await self._scope.supervisor.accept(
-            self.owner,
-            partial(
-                commands.submit,
-                self.id,
-                content,
-                owner=self.owner,
-                agent=self._agent if agent is None else agent,
-                request_id=request_id,
-                if_busy=if_busy,
-                expect_revision=expect_revision,
-                allow_unserved=allow_unserved,
-            ),
-        )
-        return turn_of(self._scope, accepted)
+        scope = self._scope
+        chosen: SendOptions = {**SESSION_SEND_DEFAULTS, **options}
+        if chosen["agent"] is None:
+            chosen["agent"] = self._agent
+        submission = partial(commands.submit, self._id, content, owner=scope.owner, **chosen)
+        return turn_of(scope, await scope.supervisor.accept(scope.owner, submission))
 
     async def steer(self, content: Content, *, request_id: str | None = None) -> Turn:
         """Send a message to the running turn. If the turn never takes it, it is the next turn of the same agent.
