@@ -26,7 +26,8 @@ ENGINES = ("sqlite", "postgres")
 
 _EMPTY = """
 SET lock_timeout = '60s';
-DELETE FROM receipts; DELETE FROM deliveries; DELETE FROM arrivals; DELETE FROM gateways;
+DELETE FROM receipts; DELETE FROM deliveries; DELETE FROM arrivals;
+DELETE FROM gateway_people; DELETE FROM gateways;
 DELETE FROM imports; DELETE FROM search; DELETE FROM blob_uses; DELETE FROM blobs; DELETE FROM calls; DELETE FROM turns;
 DELETE FROM marks;
 DELETE FROM events; DELETE FROM messages; DELETE FROM segments; DELETE FROM windows; DELETE FROM addresses;

@@ -8,7 +8,7 @@ from backstay.model import message as m
 from backstay.model.event import FeedEvent
 from backstay.model.gateways.arrival import Arrival, GatheredArrival
 from backstay.model.gateways.delivery import Delivery, Receipt
-from backstay.model.gateways.gateway import GatewayInfo
+from backstay.model.gateways.gateway import GatewayInfo, GatewayPerson
 from backstay.model.ids import SessionId, TurnId, UploadId
 from backstay.model.schedules.schedule import Schedule, ScheduleEntry
 from backstay.model.search.results import SearchHit
@@ -16,6 +16,7 @@ from backstay.model.session import SessionPatch
 from backstay.model.token import Token
 from backstay.model.turn import Completed
 from backstay.store.commands import gateway_commands
+from backstay.store.commands.gateways import pairing_commands
 from tests.contract.builders import ME, STRANGER, Seen, look, run, start
 
 CHAT = Address.chat("matrix", "group", chat="kitchen")
@@ -83,6 +84,8 @@ def _deliver(store: Store, session: SessionId) -> None:
     store.run(gateway_commands.receive(gateway, arrival, cursor="8"))
     (delivery,) = store.run(gateway_commands.deliveries_of(session, owner=ME))
     store.run(gateway_commands.begin_part(gateway, delivery.id, 1, 0, low=0, high=5))
+    store.run(pairing_commands.give_code(gateway, "42", "Ann", "CODE"))
+    store.run(pairing_commands.confirm_code("telegram/7", "CODE", owner=ME))
     store.run(gateway_commands.close_gateway(gateway))
 
 
@@ -111,6 +114,7 @@ class StoreContents(NamedTuple):
     schedules: tuple[tuple[Schedule, tuple[ScheduleEntry, ...]], ...]
     end: int
     gateways: tuple[GatewayInfo, ...]
+    people: tuple[GatewayPerson, ...]
     gathered: tuple[GatheredArrival, ...]
     deliveries: tuple[tuple[Delivery, tuple[Receipt, ...]], ...]
 
@@ -139,6 +143,7 @@ def contents_of(store: Store) -> StoreContents:
         schedules,
         end,
         store.run(gateway_commands.gateways(owner=ME)),
+        store.run(pairing_commands.gateway_people("telegram/7", owner=ME)),
         store.run(gateway_commands.gathered("telegram/7", owner=ME)),
         _deliveries(store),
     )

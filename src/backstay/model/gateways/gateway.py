@@ -16,6 +16,10 @@ class GatewayInfo(msgspec.Struct, frozen=True, kw_only=True):
         holder: The worker that polls the platform; None if the last one stopped properly.
         fence: Grows with every new poller.
         created_at: When it was first opened.
+        is_polled: Whether the holder's lease has not run out.
+        answered_at: When the platform last answered a request for messages; None: never.
+        problem: Why the platform gives no messages; empty: it does.
+        pairing_until: Until when codes are given to people although somebody was let in already; None: they are not.
     """
 
     owner: str
@@ -25,6 +29,10 @@ class GatewayInfo(msgspec.Struct, frozen=True, kw_only=True):
     holder: WorkerId | None
     fence: int
     created_at: int
+    is_polled: bool
+    answered_at: int | None
+    problem: str
+    pairing_until: int | None
 
 
 class OpenGateway(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,3 +57,33 @@ class OpenGateway(msgspec.Struct, frozen=True, kw_only=True):
     feed: int
     lease_until: int
     lasts: int
+
+
+class PollerHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """What a poller has seen of the platform since it last renewed its lease.
+
+    Attributes:
+        answered: Whether the platform answered a request for messages.
+        problem: Why it does not; empty: it does.
+    """
+
+    answered: bool = False
+    problem: str = ""
+
+
+class GatewayPerson(msgspec.Struct, frozen=True, kw_only=True):
+    """A person who was let in by a code, or was given one.
+
+    Attributes:
+        person: The platform's id of the person.
+        name: The name that the person had on the platform.
+        code: The code that was given and is not confirmed; None once the person was let in.
+        code_until: When the code expires, in milliseconds since 1970 (UTC).
+        paired_at: When the person was let in; None: not yet.
+    """
+
+    person: str
+    name: str
+    code: str | None
+    code_until: int | None
+    paired_at: int | None

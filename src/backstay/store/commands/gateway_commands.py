@@ -10,7 +10,7 @@ from backstay.model.codec import check_name, check_text
 from backstay.model.content import Content, parts_of
 from backstay.model.gateways.arrival import Arrival, GatheredArrival, Received
 from backstay.model.gateways.delivery import Delivery, EndedTurns, Ending, PartResult, Receipt
-from backstay.model.gateways.gateway import GatewayInfo, OpenGateway
+from backstay.model.gateways.gateway import GatewayInfo, OpenGateway, PollerHealth
 from backstay.model.ids import DeliveryId, SessionId, check_delivery_id, check_session_id
 from backstay.model.session import SessionInfo
 from backstay.model.turn import TurnInfo
@@ -49,11 +49,12 @@ def open_gateway(name: str, *, owner: str) -> Write[OpenGateway | None]:
     )
 
 
-def renew_gateway(gateway: OpenGateway) -> Write[OpenGateway]:
+def renew_gateway(gateway: OpenGateway, health: PollerHealth | None = None) -> Write[OpenGateway]:
     """Renew the lease of the poller.
 
     Args:
         gateway: The proof.
+        health: What the poller has seen of the platform since the last renewal.
 
     Returns:
         The proof with its longer lease.
@@ -62,7 +63,14 @@ def renew_gateway(gateway: OpenGateway) -> Write[OpenGateway]:
         LeaseLost: Another worker polls.
     """
     check_kind("gateway", gateway, OpenGateway)
-    return Write(name="renew_gateway", owner=gateway.owner, wakes=False, verb=lambda tx: gateway_row.renew(tx, gateway))
+    seen = health or PollerHealth()
+    check_text("the problem", seen.problem, _MOST_FILES_BYTES)
+    return Write(
+        name="renew_gateway",
+        owner=gateway.owner,
+        wakes=False,
+        verb=lambda tx: gateway_row.renew(tx, gateway, seen),
+    )
 
 
 def close_gateway(gateway: OpenGateway) -> Write[GatewayInfo]:

@@ -136,7 +136,15 @@ TABLES = (
     Table(
         "gateways",
         ("owner", "name"),
-        _words("owner name cursor feed received_at fence holder lease_until lease_boot lease_ms created_at"),
+        _words(
+            "owner name cursor feed received_at fence holder lease_until lease_boot lease_ms created_at answered_at"
+            " problem pairing_until"
+        ),
+    ),
+    Table(
+        "gateway_people",
+        ("owner", "gateway", "person"),
+        _words("owner gateway person name code code_until paired_at"),
     ),
     Table(
         "arrivals",

@@ -1,5 +1,6 @@
 -- name: gateway_columns
-g.owner, g.name, g.cursor, g.feed, g.received_at, g.fence, g.holder, g.lease_until, g.lease_boot, g.lease_ms, g.created_at
+g.owner, g.name, g.cursor, g.feed, g.received_at, g.fence, g.holder, g.lease_until, g.lease_boot, g.lease_ms, g.created_at,
+g.answered_at, g.problem, g.pairing_until
 
 -- name: gateway_row
 -- Every write for a gateway locks its row first. No row: this owner has no such gateway.
@@ -16,7 +17,8 @@ ON CONFLICT (owner, name) DO NOTHING
 -- name: write_gateway
 UPDATE gateways SET
     cursor = :cursor, feed = :feed, received_at = :received_at, fence = :fence, holder = :holder,
-    lease_until = :lease_until, lease_boot = :lease_boot, lease_ms = :lease_ms
+    lease_until = :lease_until, lease_boot = :lease_boot, lease_ms = :lease_ms, answered_at = :answered_at,
+    problem = :problem, pairing_until = :pairing_until
 WHERE owner = :owner AND name = :name AND fence = :found_fence
 
 -- name: arrival
@@ -146,3 +148,21 @@ WHERE delivery_id = :delivery AND event = :event AND part = :part
 -- The last poller began to send these parts. Nobody knows whether they arrived.
 UPDATE receipts SET state = 'unknown', reason = 'the gateway stopped while it sent this'
 WHERE state = 'sending' AND delivery_id IN (SELECT d.id FROM deliveries d WHERE d.owner = :owner AND d.gateway = :gateway)
+
+-- name: gateway_people
+-- People who were let in, and those with a code, by id.
+SELECT p.person, p.name, p.code, p.code_until, p.paired_at FROM gateway_people p
+WHERE p.owner = :owner AND p.gateway = :gateway ORDER BY p.person
+
+-- name: write_gateway_person
+INSERT INTO gateway_people (owner, gateway, person, name, code, code_until, paired_at)
+VALUES (:owner, :gateway, :person, :name, :code, :code_until, :paired_at)
+ON CONFLICT (owner, gateway, person) DO UPDATE SET
+    name = excluded.name, code = excluded.code, code_until = excluded.code_until, paired_at = excluded.paired_at
+
+-- name: delete_gateway_person
+DELETE FROM gateway_people WHERE owner = :owner AND gateway = :gateway AND person = :person
+
+-- name: delete_old_codes
+DELETE FROM gateway_people
+WHERE owner = :owner AND gateway = :gateway AND code_until IS NOT NULL AND code_until <= :now

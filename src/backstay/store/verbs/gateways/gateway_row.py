@@ -6,8 +6,8 @@ after it, never before.
 
 import msgspec
 
-from backstay.errors import InvalidPayload, LeaseLost
-from backstay.model.gateways.gateway import GatewayInfo, OpenGateway
+from backstay.errors import InvalidPayload, LeaseLost, NotFound
+from backstay.model.gateways.gateway import GatewayInfo, OpenGateway, PollerHealth
 from backstay.model.ids import SessionId, WorkerId
 from backstay.store.engine import Lease, Transaction
 from backstay.store.rows import Rows
@@ -28,6 +28,9 @@ class GatewayRow(msgspec.Struct):
     lease_boot: str | None
     lease_ms: int | None
     created_at: int
+    answered_at: int | None
+    problem: str
+    pairing_until: int | None
 
     def lease(self) -> Lease | None:
         """The lease of the poller."""
@@ -43,8 +46,9 @@ class GatewayRow(msgspec.Struct):
             lasts=self.lease_ms or 0,
         )
 
-    def value(self) -> GatewayInfo:
+    def value(self, tx: Transaction) -> GatewayInfo:
         """The gateway as a caller sees it."""
+        lease = self.lease()
         return GatewayInfo(
             owner=self.owner,
             name=self.name,
@@ -53,6 +57,10 @@ class GatewayRow(msgspec.Struct):
             holder=self.holder,
             fence=self.fence,
             created_at=self.created_at,
+            is_polled=lease is not None and not tx.lapsed(lease),
+            answered_at=self.answered_at,
+            problem=self.problem,
+            pairing_until=self.pairing_until,
         )
 
     def proof(self) -> OpenGateway:
@@ -93,9 +101,12 @@ def open_gateway(tx: Transaction, owner: str, name: str) -> OpenGateway | None:
     return row.proof()
 
 
-def renew(tx: Transaction, proof: OpenGateway) -> OpenGateway:
-    """Renew the lease of the poller."""
+def renew(tx: Transaction, proof: OpenGateway, health: PollerHealth) -> OpenGateway:
+    """Renew the lease of the poller, and store what it has seen of the platform."""
     row = lock(tx, proof)
+    row.problem = health.problem
+    if health.answered:
+        row.answered_at = tx.now
     row.lease_until, row.lease_boot = tx.lease()
     write(tx, row)
     return row.proof()
@@ -106,7 +117,15 @@ def close(tx: Transaction, proof: OpenGateway) -> GatewayInfo:
     row = lock(tx, proof)
     row.holder = row.lease_until = row.lease_boot = row.lease_ms = None
     write(tx, row)
-    return row.value()
+    return row.value(tx)
+
+
+def named(tx: Transaction, owner: str, name: str) -> GatewayRow:
+    """Lock the row for a person, who needs no proof."""
+    row = _ROW.one(tx, owner=owner, name=name)
+    if row is None:
+        raise NotFound(f"there is no gateway {name!r}", hint="`backstay gateway` lists them.")
+    return row
 
 
 def lock(tx: Transaction, proof: OpenGateway) -> GatewayRow:
@@ -132,10 +151,13 @@ def write(tx: Transaction, row: GatewayRow, *, found_fence: int | None = None) -
         lease_until=row.lease_until,
         lease_boot=row.lease_boot,
         lease_ms=row.lease_ms,
+        answered_at=row.answered_at,
+        problem=row.problem,
+        pairing_until=row.pairing_until,
         found_fence=row.fence if found_fence is None else found_fence,
     )
 
 
 def of_owner(tx: Transaction, owner: str) -> tuple[GatewayInfo, ...]:
     """The gateways of an owner."""
-    return tuple(row.value() for row in _OF_OWNER.all(tx, owner=owner))
+    return tuple(row.value(tx) for row in _OF_OWNER.all(tx, owner=owner))
