@@ -5,9 +5,11 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
+from operator import attrgetter
 from pathlib import Path
-from typing import Literal, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 import msgspec
 
@@ -23,6 +25,26 @@ LOCAL_SERVERS = (
     "llama.cpp=http://127.0.0.1:8080/v1",
     "vLLM=http://127.0.0.1:8000/v1",
 )
+
+
+class TelegramSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A Telegram bot that the server runs, if it has a token."""
+
+    token_file: str = ""
+    allow_users: tuple[str, ...] = ()
+    allow_chats: tuple[str, ...] = ()
+    pairing: bool = True
+    agent: str = ""
+    groups: Literal["mentioned", "all"] = "mentioned"
+    members: Literal["shared", "own"] = "shared"
+    gather_texts: bool = False
+    server: str = "https://api.telegram.org"
+
+
+class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Chat gateways that the server runs."""
+
+    telegram: TelegramSettings = TelegramSettings()
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -88,6 +110,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     compact_tokens: int = 100_000
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "json", "text"] = "auto"
+    gateways: GatewaySettings = GatewaySettings()
 
 
 # The description of each setting, for help texts and the reference.
@@ -157,10 +180,23 @@ MEANINGS = {
     "titles": "Whether a session without a title is named after its first words.",
     "log_level": "The lowest level that is logged: debug, info, warning or error.",
     "log_format": "The log format: json or text; auto is text on a terminal, otherwise json.",
+    "gateways.telegram.token_file": "The file with the token of a Telegram bot. Without it, BACKSTAY_TELEGRAM_TOKEN.",
+    "gateways.telegram.allow_users": "The ids of people who may write to the bot; * alone is everybody. Without this "
+    "and allow_chats, people are let in by a code.",
+    "gateways.telegram.allow_chats": "The ids of chats in which everybody may write to the bot.",
+    "gateways.telegram.pairing": "Whether people are let in by a code where nothing is allowed; otherwise nobody is.",
+    "gateways.telegram.agent": "The name of the agent that answers. Without it, the one that was asked last.",
+    "gateways.telegram.groups": "Whether the bot answers messages of groups that mention it, or all that it receives.",
+    "gateways.telegram.members": "Whether the members of a group share a session, or each has their own.",
+    "gateways.telegram.gather_texts": "Whether texts that follow each other quickly become one turn.",
+    "gateways.telegram.server": "The address of the Bot API; another one for a server of your own.",
 }
 
 # The parts of a URL, of a database or a model, that are secret.
 _SECRETS = re.compile(r"(?<=://)[^/@#]*@|(?<=[?&]password=)[^&#]*")
+
+# The id of a person, or of a chat, on Telegram.
+_CHAT_ID = re.compile(r"-?[1-9][0-9]{0,18}", re.ASCII)
 
 # The specification of the agent that needs no model.
 SCRIPTED = "scripted"
@@ -179,8 +215,8 @@ _MAY_BE_ZERO = frozenset(
 )
 
 
-# Variables that are not settings: the settings file, the chat's server and token, and a model server's key.
-_OTHER_VARIABLES = frozenset(f"{PREFIX}{name}" for name in ("CONFIG", "SERVER", "TOKEN", "API_KEY"))
+# Variables that are not settings: the settings file, the chat's server and token, a model server's and a bot's key.
+_OTHER_VARIABLES = frozenset(f"{PREFIX}{name}" for name in ("CONFIG", "SERVER", "TOKEN", "API_KEY", "TELEGRAM_TOKEN"))
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,7 +250,7 @@ def choose(
         ("flag", {name: value for name, value in flags.items() if value is not None}),
     ]
     values: dict[str, object] = {}
-    sources: dict[str, Source] = dict.fromkeys(Settings.__struct_fields__, "default")
+    sources: dict[str, Source] = dict.fromkeys(setting_types(), "default")
     for source, layer in layers:
         _settings(layer, str(path) if source == "file" else source)
         values |= layer
@@ -223,6 +259,30 @@ def choose(
     settings = _checked(_settings(values, "settings"))
     used = str(path) if path and path.is_file() else None
     return Chosen(settings=settings, sources=sources, file=used, unknown=_unknown(environment))
+
+
+@cache
+def setting_types() -> dict[str, object]:
+    """The type of each setting by its name. The name of a setting in a table begins with that of the table."""
+    return dict(_types_in(Settings))
+
+
+def _types_in(table: type[msgspec.Struct], name: str = "") -> Iterator[tuple[str, object]]:
+    for field, kind in get_type_hints(table).items():
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            yield from _types_in(kind, f"{name}{field}.")
+        else:
+            yield f"{name}{field}", kind
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + name.upper().replace(".", "_")
+
+
+def value_of(settings: Settings, name: str) -> object:
+    """The value of a setting."""
+    return attrgetter(name)(settings)
 
 
 def usual_database(environment: Mapping[str, str], home: Path | None = None) -> Path:
@@ -256,7 +316,7 @@ def _read_file(path: Path | None, *, must_exist: bool) -> Mapping[str, object]:
         return {}
     try:
         with path.open("rb") as file:
-            return tomllib.load(file)
+            return dict(_flat(tomllib.load(file)))
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be read: {error.strerror}", hint="Name another file with --config."
@@ -265,18 +325,45 @@ def _read_file(path: Path | None, *, must_exist: bool) -> Mapping[str, object]:
         raise ConfigError(f"{path} is not TOML: {error}", hint="Write lines such as port = 8642.") from error
 
 
+def _flat(table: Mapping[str, object], name: str = "") -> Iterator[tuple[str, object]]:
+    """The values of nested tables, by the names of settings."""
+    for field, value in table.items():
+        if isinstance(value, dict) and any(known.startswith(f"{name}{field}.") for known in setting_types()):
+            yield from _flat(value, f"{name}{field}.")
+        else:
+            yield f"{name}{field}", _texts(value) if name else value
+
+
+def _texts(value: object) -> object:
+    """Ids of chats may be written as numbers in a list of texts."""
+    if not isinstance(value, list):
+        return value
+    return [str(one) if isinstance(one, int) and not isinstance(one, bool) else one for one in value]
+
+
+def _nested(values: Mapping[str, object]) -> dict[str, object]:
+    """The opposite of `_flat`."""
+    found: dict[str, Any] = {}  # Any: values and tables
+    for name, value in values.items():
+        *tables, field = name.split(".")
+        table = found
+        for one in tables:
+            table = table.setdefault(one, {})
+        table[field] = value
+    return found
+
+
 def _read_environment(environment: Mapping[str, str]) -> Mapping[str, object]:
-    hints = get_type_hints(Settings)
     return {
-        name: _spelled(environment[PREFIX + name.upper()], hints[name])
-        for name in Settings.__struct_fields__
-        if PREFIX + name.upper() in environment
+        name: _spelled(environment[variable(name)], kind)
+        for name, kind in setting_types().items()
+        if variable(name) in environment
     }
 
 
 def _unknown(environment: Mapping[str, str]) -> tuple[str, ...]:
     """The variables with our prefix that nothing reads. They are no error: Kubernetes sets some for a service."""
-    known = _OTHER_VARIABLES.union(f"{PREFIX}{name.upper()}" for name in Settings.__struct_fields__)
+    known = _OTHER_VARIABLES.union(map(variable, setting_types()))
     return tuple(sorted(name for name in environment if name.startswith(PREFIX) and name not in known))
 
 
@@ -285,7 +372,7 @@ def unknown_variables(chosen: Chosen) -> list[str]:
     # Imported here: few environments need it, and every command pays for what this module loads.
     from difflib import get_close_matches  # noqa: PLC0415
 
-    settings = [f"{PREFIX}{name.upper()}" for name in Settings.__struct_fields__]
+    settings = [variable(name) for name in setting_types()]
     found = []
     for name in chosen.unknown:
         near = get_close_matches(name, settings, n=1, cutoff=0.8)
@@ -302,24 +389,28 @@ def _spelled(text: str, hint: object) -> object:
 
 def _settings(values: Mapping[str, object], where: str) -> Settings:
     try:
-        return msgspec.convert(dict(values), Settings, strict=False)
+        return msgspec.convert(_nested(values), Settings, strict=False)
     except msgspec.ValidationError as error:
         message, _, at = str(error).partition(" - at `$.")
         named = f"{at.rstrip('`')}: " if at else ""
-        hint = "Set it to a valid value." if at else "`backstay config --config /dev/null` lists every setting."
+        if "`token`" in message:
+            hint = "A token is a secret. Write it into a file, and name the file in token_file."
+        else:
+            hint = "Set it to a valid value." if at else "`backstay config --config /dev/null` lists every setting."
         raise ConfigError(f"{where}: {named}{message}", hint=hint) from error
 
 
 def _checked(settings: Settings) -> Settings:
     """Return the settings, or raise: insecure settings are rejected, not only logged."""
-    for name in Settings.__struct_fields__:
-        _check_number(name, getattr(settings, name))
+    for name in setting_types():
+        _check_number(name, value_of(settings, name))
     if settings.port > 65_535:
         raise ConfigError(f"port {settings.port} is out of range", hint="Choose 1 to 65535, or 0 for a free one.")
     if settings.probe_seconds > 60:
         raise ConfigError(f"probe_seconds is {settings.probe_seconds:g}", hint="Set it to at most 60.")
     if settings.time_zone:
         _check_zone(settings.time_zone)
+    _check_chats(settings.gateways.telegram)
     for proxy in settings.forwarded_allow_ips:
         _check_network(proxy)
     if settings.debug and not (is_loopback(settings.host) and not settings.https and _are_loopback(settings)):
@@ -356,6 +447,24 @@ def _check_zone(name: str) -> None:
         raise ConfigError(f"time_zone: {error.args[0]}", hint=error.hint) from error
 
 
+def _check_chats(telegram: TelegramSettings) -> None:
+    """Raise unless the allow-lists have ids: a name can change hands. Only the literal * allows everybody."""
+    allowed = (*telegram.allow_users, *telegram.allow_chats)
+    for one in allowed:
+        if one != "*" and not _CHAT_ID.fullmatch(one):
+            raise ConfigError(
+                f"gateways.telegram: {one!r} is not the id of a person or chat on Telegram",
+                hint="Write numbers such as 123456789, or -1001234567890 for a group; * alone allows everybody.",
+            )
+    if "*" in allowed and len(allowed) > 1:
+        raise ConfigError("gateways.telegram: * and others are allowed", hint="Write * alone, or no *.")
+    if not telegram.server.startswith(("https://", "http://")):
+        raise ConfigError(
+            f"gateways.telegram.server is {without_secrets(telegram.server)!r}",
+            hint="Write an address such as https://api.telegram.org.",
+        )
+
+
 def _check_network(text: str) -> None:
     """Raise unless this is an IP address or network: uvicorn would silently trust no proxy under a host name."""
     try:
@@ -388,7 +497,7 @@ def is_loopback(host: str) -> bool:
 
 def described(chosen: Chosen) -> list[tuple[str, object, Source]]:
     """Every setting with its value, without secrets, and its source."""
-    return [(name, _shown(getattr(chosen.settings, name)), chosen.sources[name]) for name in Settings.__struct_fields__]
+    return [(name, _shown(value_of(chosen.settings, name)), chosen.sources[name]) for name in setting_types()]
 
 
 def _shown(value: object) -> object:

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import yaml  # type: ignore[import-untyped]  # its types are a package of their own
 
-from backstay.config import Settings
+from backstay.config import setting_types, variable
 
 ROOT = Path(__file__).parents[2]
-SETTINGS = {f"BACKSTAY_{name.upper()}" for name in Settings.__struct_fields__}
+SETTINGS = {*map(variable, setting_types())}
 
 
 def built(folder: Path, repository: str) -> email.message.Message:
