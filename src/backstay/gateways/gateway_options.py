@@ -12,6 +12,7 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         allow: The platform's ids of the people and chats that are answered; the only entry `*` means everybody.
+        pairing: Whether people are let in by a code that is confirmed by the owner, while `allow` is empty.
         agent: The agent that answers; None: the one that was asked last in the session.
         groups: Whether every message of an allowed group is answered, or only those that name the account.
         members: Whether the members of a group share a session, or each has their own.
@@ -21,12 +22,14 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
         max_age: A part of an answer that could not be sent for so many seconds is given up.
         retry: Seconds between two attempts, at first; each further one waits longer.
         takeover: Seconds between two attempts to become the poller.
+        recheck: Seconds for which it is not read again who was let in.
 
     Raises:
         ConfigError: A value is not valid.
     """
 
     allow: frozenset[str] = frozenset()
+    pairing: bool = False
     agent: str | None = None
     groups: Literal["mentioned", "all"] = "mentioned"
     members: Literal["shared", "own"] = "shared"
@@ -36,11 +39,12 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_age: float = 86_400.0
     retry: float = 1.0
     takeover: float = 2.0
+    recheck: float = 1.0
 
     def __post_init__(self) -> None:
         if "*" in self.allow and len(self.allow) > 1:
             raise ConfigError("the list of allowed people has * and others", hint="Give * alone, or no *.")
-        for name in ("quiet", "longest", "max_age", "retry", "takeover"):
+        for name in ("quiet", "longest", "max_age", "retry", "takeover", "recheck"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}", hint="Give seconds, more than 0.")
 

@@ -5,6 +5,7 @@ import logging
 
 from backstay.errors import LeaseLost, StoreError
 from backstay.gateways.gateway_options import GatewayOptions
+from backstay.gateways.gateway_status import GatewayStatus
 from backstay.gateways.gatherings import Gatherings
 from backstay.gateways.message_inbox import MessageInbox
 from backstay.gateways.outbox.answer_delivery import AnswerDelivery
@@ -21,8 +22,11 @@ log = logging.getLogger("backstay.gateways")
 class Gateway:
     """One account on a chat platform, over an open app. Several processes may run it: one polls, the others wait."""
 
-    def __init__(self, app: OwnerSessions, platform: Platform, options: GatewayOptions) -> None:
+    def __init__(
+        self, app: OwnerSessions, platform: Platform, options: GatewayOptions, status: GatewayStatus | None = None
+    ) -> None:
         self._app, self._platform, self._options = app, platform, options
+        self.status = status or GatewayStatus(name="")
 
     async def run(self) -> None:
         """Receive and send until this is cancelled. A lost lease is waited for again.
@@ -30,9 +34,12 @@ class Gateway:
         Raises:
             SendRefused: The platform does not accept the token.
         """
-        name = await self._identify()
+        self.status.change("starting")
+        name = self.status.name = await self._identify()
         while True:
+            self.status.change("waiting")
             proof = await self._become_poller(name)
+            self.status.change("polling")
             log.info("%s: polling", name)
             try:
                 await self._poll(proof)
@@ -47,7 +54,8 @@ class Gateway:
             try:
                 return await self._platform.identify()
             except (SendDeferred, SendUncertain, OSError) as error:
-                log.warning("the platform does not answer yet: %s", error)
+                if self.status.change("failing", str(error)):
+                    log.warning("the platform does not answer yet: %s", error)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 60.0)
 
@@ -66,7 +74,7 @@ class Gateway:
         tasks: PollerTasks | None = None
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = PollerTasks(self._app, proof, self._options, group)
+                tasks = PollerTasks(self._app, proof, self._options, group, self.status)
                 await self._start(tasks)
         finally:
             if tasks is not None:
@@ -85,10 +93,10 @@ class Gateway:
     async def _renew(self, tasks: PollerTasks) -> None:
         while True:
             await asyncio.sleep(tasks.proof.lasts / 3000)
-            await tasks.persist("renewing the lease", lambda: self._renew_once(tasks.proof))
+            await tasks.persist("renewing the lease", lambda: self._renew_once(tasks))
 
-    async def _renew_once(self, proof: OpenGateway) -> bool:
-        await self._app.run(gateway_commands.renew_gateway(proof))
+    async def _renew_once(self, tasks: PollerTasks) -> bool:
+        await self._app.run(gateway_commands.renew_gateway(tasks.proof, tasks.status.health()))
         return True
 
     async def _give_up(self, proof: OpenGateway) -> None:

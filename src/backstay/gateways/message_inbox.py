@@ -1,11 +1,12 @@
 """Receives messages: each is stored, with its turn and the cursor, before the platform hears of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
 
 from backstay.errors import BackstayError, LeaseLost, NotFound, NothingToDo, StoreError
+from backstay.gateways.admission import Admission
 from backstay.gateways.gatherings import Gatherings, MissingFiles
 from backstay.gateways.outbox.moved_chats import move_chat
 from backstay.gateways.platform import IncomingMessage, Platform, SendDeferred, SendRefused, SendUncertain, Update
@@ -15,6 +16,9 @@ from backstay.model.gateways.arrival import Arrival
 from backstay.model.session import SessionInfo
 from backstay.store import commands
 from backstay.store.commands import Write, gateway_commands
+
+# The stored cursor is at most so many ignored entries behind.
+_MOST_IGNORED = 1_000
 
 HELP = """Write to me, and the agent answers. Commands:
 /new begins another session
@@ -31,8 +35,11 @@ class MessageInbox:
     def __init__(self, tasks: PollerTasks, platform: Platform, gatherings: Gatherings) -> None:
         self._tasks, self._platform, self._gatherings = tasks, platform, gatherings
         self._app, self._proof, self._options = tasks.app, tasks.proof, tasks.options
-        # `stored` is what the store has; `read` may be further, by entries that concern nobody here.
-        self._stored = self._read = tasks.proof.cursor
+        self._admission = Admission(tasks, platform)
+        # Everything before `read` is stored or concerns nobody here. The store's cursor may be behind: what concerns
+        # nobody is not written down.
+        self._read = tasks.proof.cursor
+        self._ignored = 0
 
     async def run(self) -> None:
         """Receive messages, forever."""
@@ -40,25 +47,35 @@ class MessageInbox:
 
     async def _receive(self) -> bool:
         """Receive some messages. A failure leaves the cursor before the first that is not stored."""
-        updates = await self._platform.receive(self._stored)
-        self._read = self._stored
-        for update in updates:
+        for update in await self._updates():
             if update.moved is not None:
                 await move_chat(self._app, self._proof, *update.moved)
-            if update.message is not None and self._concerns_us(update.message):
+            if update.message is not None and await self._admission.admits(update.message):
+                self._tasks.status.received += 1
                 await self._take_or_skip(update, update.message)
-                self._stored = update.cursor
+                self._ignored = 0
+            else:
+                await self._ignore(update)
             self._read = update.cursor
-        if self._read != self._stored:
-            await self._app.run(gateway_commands.move_cursor(self._proof, self._read))
-            self._stored = self._read
         return False
 
-    def _concerns_us(self, message: IncomingMessage) -> bool:
-        """Whether the message is answered. Nothing is read, written or sent for any other."""
-        if not self._options.allows(message.sender, message.place.chat):
-            return False
-        return message.place.kind == "dm" or message.to_us or self._options.groups == "all"
+    async def _updates(self) -> Sequence[Update]:
+        status = self._tasks.status
+        try:
+            updates = await self._platform.receive(self._read)
+        except (SendDeferred, SendRefused, SendUncertain) as error:
+            status.platform_failed(str(error))
+            raise
+        status.platform_answered()
+        return updates
+
+    async def _ignore(self, update: Update) -> None:
+        """Store the cursor once in a while, so that few entries are read again after a restart."""
+        self._tasks.status.ignored += 1
+        self._ignored += 1
+        if self._ignored >= _MOST_IGNORED:
+            await self._app.run(gateway_commands.move_cursor(self._proof, update.cursor))
+            self._ignored = 0
 
     async def _take_or_skip(self, update: Update, message: IncomingMessage) -> None:
         """Store a message. One that cannot even be refused is skipped: it must not stop the others."""

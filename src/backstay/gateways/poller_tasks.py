@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from backstay.errors import LeaseLost, NotFound, StoreError
 from backstay.gateways.gateway_options import GatewayOptions
+from backstay.gateways.gateway_status import GatewayStatus
 from backstay.gateways.platform import SendDeferred, SendRefused, SendUncertain
 from backstay.model.gateways.gateway import OpenGateway
 from backstay.runtime.owner_sessions import OwnerSessions
@@ -25,12 +26,18 @@ _PASSING = (StoreError, SendDeferred, SendRefused, SendUncertain, OSError)
 
 
 class PollerTasks:
-    """What the tasks of one poller share: the app, the proof, the options, and the group that they run in."""
+    """What the tasks of one poller share: the app, the proof, the options, the status, and their group."""
 
     def __init__(
-        self, app: OwnerSessions, proof: OpenGateway, options: GatewayOptions, group: asyncio.TaskGroup
+        self,
+        app: OwnerSessions,
+        proof: OpenGateway,
+        options: GatewayOptions,
+        group: asyncio.TaskGroup,
+        status: GatewayStatus | None = None,
     ) -> None:
         self.app, self.proof, self.options, self._group = app, proof, options, group
+        self.status = status or GatewayStatus(name=proof.name)
         self._named: dict[str, asyncio.Task[None]] = {}
         self._again: dict[str, Work] = {}
         self._unfinished: set[asyncio.Future[Any]] = set()  # Any: results that their callers await

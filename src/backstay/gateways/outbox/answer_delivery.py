@@ -150,20 +150,25 @@ class AnswerDelivery:
         if receipt.state != "sending":
             return receipt, place
         problem: SendDeferred | SendUncertain | ChatGone | None = None
+        status = self._tasks.status
         result: PartResult
         try:
             message, place = await self._request(place, answer, receipt)
             result = PartSent(message)
+            status.sent += 1
         except ChatGone as error:
             problem, result = error, PartRefused(str(error))
         except (SendRefused, NotFound) as error:
             result = PartRefused(str(error))
+            status.failed += 1
         except SendDeferred as error:
             if error.seconds is not None:
                 self._pauses.note(place.chat, error.seconds)
             problem, result = error, PartDeferred(str(error))
+            status.deferred += 1
         except SendUncertain as error:
             problem, result = error, PartUncertain(str(error))
+            status.doubtful += 1
         stored = await self._app.run(
             gateway_commands.finish_part(
                 self._proof,

@@ -17,9 +17,11 @@ from telegram.error import (
 )
 
 from backstay.gateways.platform import ChatGone, ChatPlace, PlaceMoved, SendDeferred, SendRefused, SendUncertain
+from backstay.gateways.telegram.hidden_tokens import without_tokens
 
 T = TypeVar("T")
 
+TOKEN_REFUSED = "Telegram does not accept the token of the bot"  # noqa: S105  # it is not a token
 # A request that fails with one of these has certainly not reached the server.
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 # "Bad Request", although it is the chat that accepts nothing.
@@ -33,31 +35,40 @@ _CHAT_GONE = (
 
 
 async def translated(request: Callable[[], Awaitable[T]]) -> T:
-    """The result of a request, or one of the gateway's errors."""
+    """The result of a request, or one of the gateway's errors.
+
+    The library's error is not its cause: it may contain the token, and a traceback would show it.
+    """
     try:
         return await request()
     except RetryAfter as error:
         seconds = _seconds(error)
-        raise SendDeferred(f"Telegram asks to wait for {seconds:g} s", seconds) from error
+        raise SendDeferred(f"Telegram asks to wait for {seconds:g} s", seconds) from None
     except ChatMigrated as error:
         instead = ChatPlace(kind="group", chat=str(error.new_chat_id))
-        raise PlaceMoved("the group became a supergroup", instead) from error
+        raise PlaceMoved("the group became a supergroup", instead) from None
     except Conflict as error:
-        raise SendDeferred(f"another program polls this bot: {error.message}") from error
-    except InvalidToken as error:
+        raise SendDeferred(_conflict(error.message)) from None
+    except InvalidToken:
         # A new token may be set any time. What waits to be sent is not given up because of the old one.
-        raise SendDeferred(f"Telegram does not accept the token: {error.message}") from error
+        raise SendDeferred(TOKEN_REFUSED) from None
     except Forbidden as error:
-        raise ChatGone(error.message) from error
+        raise ChatGone(without_tokens(error.message)) from None
     except BadRequest as error:
         gone = any(reason in error.message.lower() for reason in _CHAT_GONE)
-        raise (ChatGone if gone else SendRefused)(error.message) from error
+        raise (ChatGone if gone else SendRefused)(without_tokens(error.message)) from None
     except NetworkError as error:
         if isinstance(error.__cause__, _NOT_SENT):
-            raise SendDeferred(error.message) from error
-        raise SendUncertain(error.message) from error
+            raise SendDeferred(without_tokens(error.message)) from None
+        raise SendUncertain(without_tokens(error.message)) from None
     except TelegramError as error:
-        raise SendUncertain(error.message) from error
+        raise SendUncertain(without_tokens(error.message)) from None
+
+
+def _conflict(message: str) -> str:
+    if "webhook" in message.lower():
+        return "a webhook of the bot is set, so it cannot be polled: `backstay gateway doctor --fix` removes it"
+    return f"another program polls this bot: {message}"
 
 
 def _seconds(error: RetryAfter) -> float:

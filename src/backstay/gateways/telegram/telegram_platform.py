@@ -15,7 +15,8 @@ from telegram.ext import AIORateLimiter, ExtBot
 from telegram.request import HTTPXRequest
 
 from backstay.gateways.platform import OfferedCommand, PlatformFile, SendRefused, SendUncertain, Update
-from backstay.gateways.telegram.telegram_errors import translated
+from backstay.gateways.telegram.hidden_tokens import hide_tokens_in_logs
+from backstay.gateways.telegram.telegram_errors import TOKEN_REFUSED, translated
 from backstay.gateways.telegram.telegram_sender import TelegramSender
 from backstay.gateways.telegram.telegram_updates import Account, parse_updates
 
@@ -44,6 +45,7 @@ class TelegramPlatform(TelegramSender):
         super().__init__(bot, Bot(token, base_url=base, base_file_url=files, request=self._previews))
 
     async def __aenter__(self) -> Self:
+        hide_tokens_in_logs()
         await self._previews.initialize()
         return self
 
@@ -61,8 +63,9 @@ class TelegramPlatform(TelegramSender):
     async def _initialize(self) -> None:
         try:
             await self._bot.initialize()
-        except InvalidToken as error:
-            raise SendRefused(error.message) from error
+        except InvalidToken:
+            # Not as the cause: the library's error has the token in its text.
+            raise SendRefused(TOKEN_REFUSED) from None
 
     async def receive(self, cursor: str) -> Sequence[Update]:
         """The updates from an offset on. This confirms the updates before it."""
