@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib.metadata import version
@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 from backstay.agents.adapters import AgentLike
 from backstay.agents.scripted.scripted_agent import ScriptedAgent
 from backstay.config import Settings
+from backstay.gateways.gateway_service import GatewayService
 from backstay.model.limits import Limits
 from backstay.runtime.app import open_app
 from backstay.runtime.compaction.policy import Compaction
@@ -96,6 +97,7 @@ class Server:
         folder: Path | None = None,
         why: str = "",
         tracer: Tracer | None = None,
+        gateways: Sequence[GatewayService] = (),
     ) -> None:
         self._app = open_app(
             settings.db,
@@ -124,6 +126,7 @@ class Server:
             agents,
             _server_info(settings, agents, why),
             error_responses=ERROR_RESPONSES,
+            gateways=gateways,
         )
         self._observer = ServerObserver(self.service.metrics, tracer)
         self._gate = Gate(self._routes(), self.service, _is_public, tracer)
@@ -172,6 +175,10 @@ class Server:
             chores = [
                 asyncio.create_task(_save_metrics(self.service), name="backstay metrics"),
                 asyncio.create_task(keep_up(self._app, self.service.settings), name="backstay upkeep"),
+                *(
+                    asyncio.create_task(one.run(self._app), name=f"backstay gateway {one.status.name}")
+                    for one in self.service.gateways
+                ),
             ]
             for chore in chores:
                 chore.add_done_callback(_log_failure)

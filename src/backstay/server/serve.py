@@ -1,6 +1,7 @@
 """Starts a server from settings: in this process, or with several workers under a supervisor."""
 
 import asyncio
+import os
 import socket
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import msgspec
 from backstay.agents.selection.selection import AgentSelection
 from backstay.config import Settings
 from backstay.errors import ConfigError
+from backstay.gateways.configured_gateways import configured_gateways
 from backstay.server.auth.first_token import ensure_token, make_link, record_origins
 from backstay.server.auth.server_urls import origins_of
 from backstay.server.process import worker
@@ -48,9 +50,10 @@ def serve(settings: Settings, selection: AgentSelection, announce: Callable[[Ser
     stopping = Shutdown()
     set_up(settings.log_level, settings.log_format)
     settings = msgspec.structs.replace(settings, agent=selection.agent)
-    # Check the agent specifications here, so that a wrong one is reported once and not by every worker.
+    # Check agents and gateways here, so that a wrong one is reported once and not by every worker.
     sys.dont_write_bytecode = sys.dont_write_bytecode or settings.reload
     agents = worker.agents_of(settings)
+    configured_gateways(settings, os.environ, tuple(agents))
     with _listen(settings) as listener:
         prepare = partial(_prepare, settings, selection, tuple(agents), listener, link=link)
         worker.on_a_loop(_serve(settings, selection.why, listener, stopping, prepare=prepare, announce=announce))

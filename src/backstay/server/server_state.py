@@ -1,6 +1,6 @@
 """The server state: the objects that all requests of a server process share."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -8,6 +8,7 @@ from backstay.agents.adapters import AgentLike
 from backstay.clock import Clock, SystemClock
 from backstay.config import Settings
 from backstay.errors import TokenExpired
+from backstay.gateways.gateway_service import GatewayService
 from backstay.runtime.app import App
 from backstay.server.auth.agent_roots import roots_for_clients
 from backstay.server.auth.authenticator import Authenticator, Caller
@@ -46,8 +47,9 @@ class ServerState:
         info: ServerInfo,
         *,
         error_responses: ErrorResponses,
+        gateways: Sequence[GatewayService] = (),
     ) -> None:
-        self.error_responses = error_responses
+        self.error_responses, self.gateways = error_responses, tuple(gateways)
         self.settings, self.app, self.metrics, self.agents, self.info = settings, app, metrics, agents, info
         self.rates = RateLimiter(settings.requests_per_second, settings.request_burst)
         self.streams = OpenStreams(settings, metrics)

@@ -16,6 +16,7 @@ from backstay.agents.adapters import AgentLike
 from backstay.agents.selection.agent_specs import parse_agent_specs
 from backstay.config import Settings
 from backstay.errors import BackstayError
+from backstay.gateways.configured_gateways import configured_gateways
 from backstay.server.application import Server
 from backstay.server.auth.agent_roots import agent_roots
 from backstay.server.http.head_timeout import Configuration, HeadTimeoutProtocol
@@ -144,18 +145,22 @@ async def run(
     Raises:
         BackstayError: The store cannot be opened, and waiting would not help.
     """
-    application = Server(settings, agents_of(settings), why=why)
+    agents = agents_of(settings)
+    gateways = configured_gateways(settings, os.environ, agents)
+    application = Server(settings, agents, why=why, gateways=gateways)
     await web_server(settings, application, stopping, observer).serve(sockets=[listener])
 
 
 async def _run_as_one_of_several(link: socket.socket, stopping: Shutdown) -> None:
     order = receive_order(link)
     set_up(order.settings.log_level, order.settings.log_format)
+    agents = agents_of(order.settings)
     application = Server(
         order.settings,
-        agents_of(order.settings),
+        agents,
         folder=Path(order.folder),
         why=order.why,
+        gateways=configured_gateways(order.settings, os.environ, agents),
     )
     reader, writer = await asyncio.open_connection(sock=link, limit=LINE_BYTES)
     supervisor = WorkerLink(reader, writer)

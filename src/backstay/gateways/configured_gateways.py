@@ -1,0 +1,85 @@
+"""The gateways that the settings name."""
+
+from collections.abc import Collection, Mapping
+
+from backstay.config import Settings, TelegramSettings
+from backstay.errors import ConfigError
+from backstay.gateways.gateway_options import GatewayOptions
+from backstay.gateways.gateway_service import GatewayService
+from backstay.gateways.telegram.bot_token import TOKEN_VARIABLE, account_of, find_token
+
+
+def configured_gateways(
+    settings: Settings, environment: Mapping[str, str], agents: Collection[str]
+) -> tuple[GatewayService, ...]:
+    """The gateways that have a token. Nothing connects yet.
+
+    Args:
+        settings: The settings.
+        environment: The environment, which may have a token.
+        agents: The names of the agents that answer.
+
+    Raises:
+        ConfigError: The token or its file is not valid, an extra is not installed, or there is no such agent.
+    """
+    telegram = settings.gateways.telegram
+    if find_token(telegram, environment) is None:
+        if telegram != TelegramSettings():
+            raise ConfigError(
+                "gateways.telegram has settings, but the bot has no token",
+                hint=f"Name its file in gateways.telegram.token_file, or set {TOKEN_VARIABLE}.",
+            )
+        return ()
+    return (telegram_gateway(telegram, environment, agents),)
+
+
+def telegram_gateway(
+    telegram: TelegramSettings, environment: Mapping[str, str], agents: Collection[str]
+) -> GatewayService:
+    """The gateway of a Telegram bot.
+
+    Raises:
+        ConfigError: As for `configured_gateways`, and there is no token.
+    """
+    token = _token(telegram, environment)
+    if telegram.agent and telegram.agent not in agents:
+        raise ConfigError(
+            f"gateways.telegram.agent is {telegram.agent!r}, which is not an agent here",
+            hint=f"Name one of these: {', '.join(agents) or 'none'}.",
+        )
+    try:
+        # Imported here: only a server with a bot needs the extra.
+        from backstay.gateways.telegram.telegram_platform import TelegramPlatform  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "a Telegram bot needs python-telegram-bot, which is not installed",
+            hint="Install the extra: pip install 'backstay[telegram]'",
+        ) from error
+    server = telegram.server.rstrip("/")
+    return GatewayService(
+        f"telegram/{account_of(token)}",
+        lambda: TelegramPlatform(_token(telegram, environment), server=server),
+        telegram_options(telegram),
+    )
+
+
+def telegram_options(telegram: TelegramSettings) -> GatewayOptions:
+    """The options of a Telegram bot."""
+    return GatewayOptions(
+        allow=frozenset((*telegram.allow_users, *telegram.allow_chats)),
+        pairing=telegram.pairing,
+        agent=telegram.agent or None,
+        groups=telegram.groups,
+        members=telegram.members,
+        gather_texts=telegram.gather_texts,
+    )
+
+
+def _token(telegram: TelegramSettings, environment: Mapping[str, str]) -> str:
+    token = find_token(telegram, environment)
+    if token is None:
+        raise ConfigError(
+            "the Telegram bot has no token",
+            hint=f"Get one from @BotFather. Write it into a file for --token-file, or set {TOKEN_VARIABLE}.",
+        )
+    return token
