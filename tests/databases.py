@@ -26,6 +26,7 @@ ENGINES = ("sqlite", "postgres")
 
 _EMPTY = """
 SET lock_timeout = '60s';
+DELETE FROM buttons; DELETE FROM notices; DELETE FROM chats;
 DELETE FROM receipts; DELETE FROM deliveries; DELETE FROM arrivals;
 DELETE FROM gateway_people; DELETE FROM gateways;
 DELETE FROM imports; DELETE FROM search; DELETE FROM blob_uses; DELETE FROM blobs; DELETE FROM calls; DELETE FROM turns;

@@ -15,6 +15,7 @@ from tests.contract.documents.blobs import BlobContract
 from tests.contract.documents.exports import ExportContract
 from tests.contract.documents.transfers import TransferContract
 from tests.contract.gateways.deliveries import DeliveryContract
+from tests.contract.gateways.notices import NoticeContract
 from tests.contract.gateways.pairing import PairingContract
 from tests.contract.gateways.received_messages import ReceivedMessageContract
 from tests.contract.history.compaction_turns import CompactingContract
@@ -86,5 +87,6 @@ class StoreContract(
     ReceivedMessageContract,
     DeliveryContract,
     PairingContract,
+    NoticeContract,
 ):
     """Every fact a store must keep true."""

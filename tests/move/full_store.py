@@ -9,6 +9,7 @@ from backstay.model.event import FeedEvent
 from backstay.model.gateways.arrival import Arrival, GatheredArrival
 from backstay.model.gateways.delivery import Delivery, Receipt
 from backstay.model.gateways.gateway import GatewayInfo, GatewayPerson
+from backstay.model.gateways.notice import ChatSettings, ChooseBusy, NewButton, NewNotice, Notice, NoticeText
 from backstay.model.ids import SessionId, TurnId, UploadId
 from backstay.model.schedules.schedule import Schedule, ScheduleEntry
 from backstay.model.search.results import SearchHit
@@ -16,7 +17,7 @@ from backstay.model.session import SessionPatch
 from backstay.model.token import Token
 from backstay.model.turn import Completed
 from backstay.store.commands import gateway_commands
-from backstay.store.commands.gateways import pairing_commands
+from backstay.store.commands.gateways import notice_commands, pairing_commands
 from tests.contract.builders import ME, STRANGER, Seen, look, run, start
 
 CHAT = Address.chat("matrix", "group", chat="kitchen")
@@ -86,6 +87,15 @@ def _deliver(store: Store, session: SessionId) -> None:
     store.run(gateway_commands.begin_part(gateway, delivery.id, 1, 0, low=0, high=5))
     store.run(pairing_commands.give_code(gateway, "42", "Ann", "CODE"))
     store.run(pairing_commands.confirm_code("telegram/7", "CODE", owner=ME))
+    chosen = ChatSettings(if_busy="steer")
+    store.run(notice_commands.choose_settings(gateway, "42", chosen))
+    rows = ((NewButton("queue", ChooseBusy("enqueue", "queued")),),)
+    content = NoticeText("Which?", rows)
+    store.run(
+        notice_commands.add_notice(
+            gateway, NewNotice(name="list", destination="42", kind="reply", content=content, final=False)
+        )
+    )
     store.run(gateway_commands.close_gateway(gateway))
 
 
@@ -117,6 +127,8 @@ class StoreContents(NamedTuple):
     people: tuple[GatewayPerson, ...]
     gathered: tuple[GatheredArrival, ...]
     deliveries: tuple[tuple[Delivery, tuple[Receipt, ...]], ...]
+    notices: tuple[Notice, ...]
+    chat: ChatSettings
 
 
 def contents_of(store: Store) -> StoreContents:
@@ -146,6 +158,8 @@ def contents_of(store: Store) -> StoreContents:
         store.run(pairing_commands.gateway_people("telegram/7", owner=ME)),
         store.run(gateway_commands.gathered("telegram/7", owner=ME)),
         _deliveries(store),
+        store.run(notice_commands.due_notices("telegram/7", owner=ME)),
+        store.run(notice_commands.chat_settings("telegram/7", "42", owner=ME)),
     )
 
 

@@ -22,6 +22,7 @@ TokenId = NewType("TokenId", str)
 ImportId = NewType("ImportId", str)
 ScheduleId = NewType("ScheduleId", str)
 DeliveryId = NewType("DeliveryId", str)
+NoticeId = NewType("NoticeId", str)
 
 # The reference shows these: a NewType has no docstring of its own.
 SessionId.__doc__ = "The id of a session, such as `ses_01kb…`; text."
@@ -94,6 +95,9 @@ class IdSource:
 
     def delivery(self) -> DeliveryId:
         return DeliveryId("dlv_" + self._letters())
+
+    def notice(self) -> NoticeId:
+        return NoticeId("ntc_" + self._letters())
 
     def _letters(self) -> str:
         with self._lock:

@@ -23,6 +23,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
         gathers: Whether it opens a gathering if none is open. Otherwise it only joins an open one.
         place: Its place among the messages of a gathering, whatever the order in which they are received.
         files: What still has to be fetched, in the words of the platform; None: nothing. Needs a gathering.
+        sender: The platform's id of the person who wrote it.
     """
 
     id: str
@@ -35,6 +36,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     gathers: bool = False
     place: int = 0
     files: str | None = None
+    sender: str | None = None
 
 
 class Received(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from backstay.model.turn import TurnInfo
 from backstay.store.commands.command import Read, Write
 from backstay.store.commands.input_checks import check_kind, check_limit, check_owner, check_target, check_whole
 from backstay.store.verbs.gateways import arrivals, deliveries, gateway_row
+from backstay.store.verbs.gateways.arrivals import Acknowledge
 from backstay.store.verbs.gateways.deliveries import PartName
 
 # Files that are still to be fetched are described by a short text of the gateway.
@@ -105,7 +106,12 @@ def gateways(*, owner: str) -> Read[tuple[GatewayInfo, ...]]:
 
 
 def receive(
-    gateway: OpenGateway, arrival: Arrival, *, cursor: str, action: Write[object] | None = None
+    gateway: OpenGateway,
+    arrival: Arrival,
+    *,
+    cursor: str,
+    action: Write[object] | None = None,
+    acknowledge: Acknowledge | None = None,
 ) -> Write[Received]:
     """Store a message of a platform: its turn, its place in a gathering, and the cursor, in one transaction.
 
@@ -117,6 +123,7 @@ def receive(
         cursor: The position after the message in the platform's list.
         action: A command of the same owner that the message asks for, such as `undo`. It runs in the same transaction:
             once, or the message is not received.
+        acknowledge: Composes the notice that tells the chat about a new turn, in the same transaction.
 
     Returns:
         The turn of the message, and its open gathering.
@@ -152,7 +159,9 @@ def receive(
     return Write(
         name="receive",
         owner=gateway.owner,
-        verb=lambda tx: arrivals.receive(tx, gateway, arrival, cursor, None if action is None else action.verb),
+        verb=lambda tx: arrivals.receive(
+            tx, gateway, arrival, cursor, action=None if action is None else action.verb, acknowledge=acknowledge
+        ),
     )
 
 

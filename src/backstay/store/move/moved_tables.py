@@ -149,7 +149,7 @@ TABLES = (
     Table(
         "arrivals",
         ("owner", "gateway", "id"),
-        _words("owner gateway id turn_id gathering place parts files at"),
+        _words("owner gateway id turn_id gathering place parts files at sender"),
     ),
     Table("deliveries", ("id",), _words("id owner gateway destination session_id cursor due closing stopped preview")),
     Table(
@@ -157,6 +157,16 @@ TABLES = (
         ("delivery_id", "event", "part"),
         _words("delivery_id event part low high state attempts repeated platform_id reason at"),
     ),
+    Table("chats", ("owner", "gateway", "destination"), _words("owner gateway destination agent if_busy")),
+    Table(
+        "notices",
+        ("id",),
+        _words(
+            "id owner gateway name destination kind person turn_id root_id ordinal arguments_hash phase content version"
+            " shown state repeated platform_id final at"
+        ),
+    ),
+    Table("buttons", ("id",), _words("id notice_id action used_in used_by used_at")),
 )
 
 # Workers, commit marks, the search index, and the moves themselves.

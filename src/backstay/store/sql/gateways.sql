@@ -27,8 +27,8 @@ SELECT a.id, a.turn_id AS turn, a.gathering, a.place, a.parts, a.files FROM arri
 WHERE a.owner = :owner AND a.gateway = :gateway AND a.id = :id
 
 -- name: add_arrival
-INSERT INTO arrivals (owner, gateway, id, turn_id, gathering, place, parts, files, at)
-VALUES (:owner, :gateway, :id, :turn, :gathering, :place, :parts, :files, :now)
+INSERT INTO arrivals (owner, gateway, id, turn_id, gathering, place, parts, files, at, sender)
+VALUES (:owner, :gateway, :id, :turn, :gathering, :place, :parts, :files, :now, :sender)
 
 -- name: arrivals_of_gathering
 -- The messages of an open gathering, in the order of its parts.
@@ -166,3 +166,152 @@ DELETE FROM gateway_people WHERE owner = :owner AND gateway = :gateway AND perso
 -- name: delete_old_codes
 DELETE FROM gateway_people
 WHERE owner = :owner AND gateway = :gateway AND code_until IS NOT NULL AND code_until <= :now
+
+-- name: sender_of_arrival
+-- No row: this message was never received.
+SELECT a.sender FROM arrivals a WHERE a.owner = :owner AND a.gateway = :gateway AND a.id = :id
+
+-- name: knows_arrival
+-- No row: this message was never received.
+SELECT 1 FROM arrivals a WHERE a.owner = :owner AND a.gateway = :gateway AND a.id = :id
+
+-- name: place_of_call
+-- No row: the call is gone.
+SELECT c.turn_id AS turn, c.call_id AS call FROM calls c WHERE c.root_id = :root AND c.ordinal = :ordinal
+
+-- name: chat_settings
+-- No row: the chat has the settings of the gateway.
+SELECT c.agent, c.if_busy FROM chats c
+WHERE c.owner = :owner AND c.gateway = :gateway AND c.destination = :destination
+
+-- name: set_chat
+INSERT INTO chats (owner, gateway, destination, agent, if_busy)
+VALUES (:owner, :gateway, :destination, :agent, :if_busy)
+ON CONFLICT (owner, gateway, destination) DO UPDATE SET agent = excluded.agent, if_busy = excluded.if_busy
+
+-- name: move_notices
+-- A notice of this name may be there already.
+UPDATE notices SET destination = :new
+WHERE owner = :owner AND gateway = :gateway AND destination = :old AND NOT EXISTS (
+    SELECT 1 FROM notices o
+    WHERE o.owner = :owner AND o.gateway = :gateway AND o.destination = :new AND o.name = notices.name
+)
+
+-- name: move_chat
+-- The chat may have settings under its new name already.
+UPDATE chats SET destination = :new
+WHERE owner = :owner AND gateway = :gateway AND destination = :old AND NOT EXISTS (
+    SELECT 1 FROM chats o WHERE o.owner = :owner AND o.gateway = :gateway AND o.destination = :new
+)
+
+-- name: notice_columns
+n.id, n.name, n.destination, n.kind, n.person, n.turn_id AS turn, n.root_id AS root, n.ordinal, n.arguments_hash, n.phase,
+n.content, n.version, n.shown, n.state, n.repeated, n.platform_id, n.final, n.at
+
+-- name: notice
+-- No row: the gateway has no such notice.
+SELECT {{notice_columns}} FROM notices n WHERE n.id = :notice AND n.owner = :owner AND n.gateway = :gateway
+
+-- name: notice_named
+-- No row: no notice has this name there.
+SELECT {{notice_columns}} FROM notices n
+WHERE n.owner = :owner AND n.gateway = :gateway AND n.name = :name AND n.destination = :destination
+
+-- name: add_notice
+INSERT INTO notices (
+    id, owner, gateway, name, destination, kind, person, turn_id, root_id, ordinal, arguments_hash, phase, content,
+    version, state, final, at
+) VALUES (
+    :notice, :owner, :gateway, :name, :destination, :kind, :person, :turn, :root, :ordinal, :arguments_hash, :phase,
+    :content, 1, 'waiting', :final, :now
+)
+
+-- name: write_notice
+UPDATE notices SET
+    phase = :phase, content = :content, version = :version, shown = :shown, state = :state, repeated = :repeated,
+    platform_id = :platform_id, final = :final
+WHERE id = :notice AND version = :found_version
+
+-- name: drop_notice
+DELETE FROM notices WHERE id = :notice
+
+-- name: drop_buttons
+DELETE FROM buttons WHERE notice_id = :notice
+
+-- name: add_button
+INSERT INTO buttons (id, notice_id, action) VALUES (:id, :notice, :action)
+
+-- name: button
+-- No row: nobody ever saw such a button, or its notice is gone.
+-- One press of one button of a notice is used.
+SELECT b.id, b.notice_id AS notice, b.action,
+    (SELECT u.used_in FROM buttons u WHERE u.notice_id = n.id AND u.used_in IS NOT NULL LIMIT 1) AS used_in,
+    (SELECT u.used_by FROM buttons u WHERE u.notice_id = n.id AND u.used_in IS NOT NULL LIMIT 1) AS used_by
+FROM buttons b JOIN notices n ON n.id = b.notice_id
+WHERE b.id = :id AND n.owner = :owner AND n.gateway = :gateway
+
+-- name: use_button
+UPDATE buttons SET used_in = :used_in, used_by = :used_by, used_at = :now WHERE id = :id AND used_in IS NULL
+
+-- name: doubt_notices
+-- The last poller began to send these. Nobody knows whether they arrived.
+UPDATE notices SET state = 'unknown' WHERE state = 'sending' AND owner = :owner AND gateway = :gateway
+
+-- name: due_notices
+SELECT {{notice_columns}} FROM notices n
+WHERE n.owner = :owner AND n.gateway = :gateway AND n.shown < n.version AND n.state <> 'failed' ORDER BY n.id LIMIT :limit
+
+-- name: newest_notice_of
+-- The newest list with buttons that a chat shows. No row: there is none.
+SELECT {{notice_columns}} FROM notices n
+WHERE n.owner = :owner AND n.gateway = :gateway AND n.destination = :destination AND n.kind = 'reply' AND n.final = 0
+ORDER BY n.id DESC LIMIT 1
+
+-- name: is_undecided
+-- A call of the running turn, or of the last one if it was interrupted.
+c.approval = 'asked' AND c.effect = 'called' AND s.state = 'open' AND c.turn_id = coalesce(
+    s.running_id,
+    (
+        SELECT CASE WHEN l.outcome = 'interrupted' THEN l.id END FROM turns l
+        WHERE l.session_id = s.id AND l.state = 'ended' AND l.taken_by IS NULL ORDER BY l.ended_at DESC, l.event DESC LIMIT 1
+    )
+)
+
+-- name: watched_notices
+-- Notices that may still change, beside what they are about.
+SELECT {{notice_columns}}, t.state AS turn_state, t.taken_by, t.outcome, c.approval,
+    CASE WHEN {{is_undecided}} THEN 1 ELSE 0 END AS undecided,
+    (SELECT b.used_by FROM buttons b WHERE b.notice_id = n.id AND b.used_in IS NOT NULL LIMIT 1) AS used_by,
+    (SELECT b.used_at FROM buttons b WHERE b.notice_id = n.id AND b.used_in IS NOT NULL LIMIT 1) AS used_at
+FROM notices n
+LEFT JOIN turns t ON t.id = n.turn_id
+LEFT JOIN calls c ON c.root_id = n.root_id AND c.ordinal = n.ordinal
+LEFT JOIN turns m ON m.id = c.turn_id
+LEFT JOIN sessions s ON s.id = m.session_id AND s.owner = n.owner
+WHERE n.owner = :owner AND n.gateway = :gateway AND n.final = 0 AND n.kind <> 'reply' ORDER BY n.id
+
+-- name: unasked_calls
+-- Tool calls that wait for a decision, for each chat that shows their session and was not asked.
+SELECT d.destination, s.id AS session, s.title, t.id AS turn, c.root_id AS root, c.ordinal, c.call_id AS call,
+    c.arguments_hash, c.name AS tool, r.request_id
+FROM calls c
+JOIN turns t ON t.id = c.turn_id
+JOIN turns r ON r.id = c.root_id
+JOIN sessions s ON s.id = t.session_id
+JOIN deliveries d ON d.session_id = s.id
+WHERE {{is_undecided}} AND s.owner = :owner AND d.owner = :owner AND d.gateway = :gateway
+    AND NOT EXISTS (
+        SELECT 1 FROM notices n
+        WHERE n.root_id = c.root_id AND n.ordinal = c.ordinal AND n.owner = d.owner AND n.gateway = d.gateway
+            AND n.destination = d.destination
+    )
+ORDER BY t.id, c.ordinal, d.id LIMIT :limit
+
+-- name: undecided_in
+-- The tool calls of a session that wait for a decision.
+SELECT c.turn_id AS turn, c.root_id AS root, c.ordinal, c.call_id AS call, c.arguments_hash, c.name AS tool, r.request_id
+FROM calls c
+JOIN turns t ON t.id = c.turn_id
+JOIN turns r ON r.id = c.root_id
+JOIN sessions s ON s.id = t.session_id
+WHERE s.id = :session AND s.owner = :owner AND {{is_undecided}} ORDER BY c.ordinal

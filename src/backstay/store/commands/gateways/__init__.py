@@ -1,1 +1,1 @@
-"""Commands about the people of chat gateways."""
+"""Commands about the people and the chats of gateways."""

@@ -13,18 +13,22 @@ from backstay.model.codec import check_name, check_text, encode_parts
 from backstay.model.content import Part, check_input
 from backstay.model.gateways.arrival import Arrival, GatheredArrival, Received
 from backstay.model.gateways.gateway import OpenGateway
+from backstay.model.gateways.notice import NewNotice
 from backstay.model.ids import TurnId
-from backstay.model.turn import TurnInfo
+from backstay.model.turn import Accepted, TurnInfo
 from backstay.store.engine import Transaction
 from backstay.store.rows import Rows
 from backstay.store.verbs import session_queries
-from backstay.store.verbs.gateways import deliveries, gateway_row
+from backstay.store.verbs.gateways import deliveries, gateway_row, notices
 from backstay.store.verbs.turns import submission, turn_queue
 from backstay.store.verbs.turns.submission import TurnRequest
 from backstay.store.verbs.turns.turn_row import TURN, TurnRow
 
 # A turn is made of so many messages at most; the next one is gathered anew.
 MOST_GATHERED = 100
+
+# What a chat is told about an accepted message; None: nothing.
+Acknowledge = Callable[[Accepted], NewNotice | None]
 
 
 class _ArrivalRow(NamedTuple):
@@ -48,7 +52,9 @@ def receive(
     proof: OpenGateway,
     arrival: Arrival,
     cursor: str,
-    action: Callable[[Transaction], object] | None,
+    *,
+    action: Callable[[Transaction], object] | None = None,
+    acknowledge: Acknowledge | None = None,
 ) -> Received:
     """Store a message, the turn that it becomes or joins, and the cursor. `action` runs in the same transaction."""
     check_name("the id of a message", arrival.id, tx.limits.name_bytes)
@@ -68,7 +74,7 @@ def receive(
     if joined is not None:
         return joined
     opens = arrival.gathering is not None and arrival.gathers
-    turn = _submit(tx, proof, arrival, held=opens)
+    turn = _submit(tx, proof, arrival, acknowledge, held=opens)
     _add(tx, proof, arrival, turn.id, arrival.gathering if opens else None)
     return Received(turn=turn, gathering=arrival.gathering if opens else None)
 
@@ -80,7 +86,9 @@ def move_cursor(tx: Transaction, proof: OpenGateway, cursor: str) -> None:
     gateway_row.write(tx, row)
 
 
-def _submit(tx: Transaction, proof: OpenGateway, arrival: Arrival, *, held: bool) -> TurnInfo:
+def _submit(
+    tx: Transaction, proof: OpenGateway, arrival: Arrival, acknowledge: Acknowledge | None, *, held: bool
+) -> TurnInfo:
     request = TurnRequest(
         to=arrival.to.on(tx.host) if isinstance(arrival.to, Address) else arrival.to,
         owner=proof.owner,
@@ -91,6 +99,9 @@ def _submit(tx: Transaction, proof: OpenGateway, arrival: Arrival, *, held: bool
     accepted = submission.submit(tx, request, arrival.parts)
     turn = turn_queue.hold(tx, accepted.turn.id, proof.owner) if held and not accepted.repeated else accepted.turn
     deliveries.bind(tx, proof, arrival.destination, turn.session, turn.event - 1)
+    notice = None if acknowledge is None else acknowledge(accepted)
+    if notice is not None:
+        notices.add(tx, proof, notice)
     return turn
 
 
@@ -198,6 +209,7 @@ def _add(tx: Transaction, proof: OpenGateway, arrival: Arrival, turn: TurnId | N
         parts=0 if gathering is None else len(arrival.parts),
         files=None if gathering is None else arrival.files,
         now=tx.now,
+        sender=arrival.sender,
     )
 
 

@@ -177,6 +177,8 @@ def move_destination(
     `chats` is the old and the new id of a chat: the addresses of these sessions under its old id get one under the new.
     """
     gateway_row.lock(tx, proof)
+    tx.run("move_notices", owner=proof.owner, gateway=proof.name, old=old, new=new)
+    tx.run("move_chat", owner=proof.owner, gateway=proof.name, old=old, new=new)
     rows = _TO.all(tx, owner=proof.owner, gateway=proof.name, destination=old)
     for row in rows:
         there = _DELIVERY_TO.one(tx, owner=proof.owner, gateway=proof.name, destination=new, session=row.session)
@@ -224,13 +226,21 @@ def start_anew(tx: Transaction, proof: OpenGateway, address: Address, destinatio
     created = session_changes.create(tx, proof.owner, None)
     session = session_changes.point(tx, here, created.id, proof.owner)
     if before is not None:
-        found = _DELIVERY_TO.one(
-            tx, owner=proof.owner, gateway=proof.name, destination=destination, session=before.session
-        )
-        if found is not None:
-            tx.run("set_delivery_closing", delivery=found.id, closing=1, due=1)
+        leave_when_idle(tx, proof, destination, before.session)
     bind(tx, proof, destination, session.id, session.last_event)
     return session
+
+
+def leave_when_idle(tx: Transaction, proof: OpenGateway, destination: str, session: SessionId) -> None:
+    """End the delivery of a session to a destination, if there is one, once no turn runs or waits in the session."""
+    found = _DELIVERY_TO.one(tx, owner=proof.owner, gateway=proof.name, destination=destination, session=session)
+    if found is not None:
+        tx.run("set_delivery_closing", delivery=found.id, closing=1, due=1)
+
+
+def of_destination(tx: Transaction, owner: str, gateway: str, destination: str) -> tuple[Delivery, ...]:
+    """What a gateway sends to a destination."""
+    return tuple(row.value() for row in _TO.all(tx, owner=owner, gateway=gateway, destination=destination))
 
 
 def of_session(tx: Transaction, session: SessionId, owner: str) -> tuple[Delivery, ...]:

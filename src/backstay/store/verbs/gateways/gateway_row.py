@@ -98,6 +98,7 @@ def open_gateway(tx: Transaction, owner: str, name: str) -> OpenGateway | None:
     row.lease_until, row.lease_boot = tx.lease()
     write(tx, row, found_fence=found)
     tx.run("doubt_receipts", owner=owner, gateway=name)
+    tx.run("doubt_notices", owner=owner, gateway=name)
     return row.proof()
 
 
