@@ -9,6 +9,7 @@ import json
 import random
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -71,6 +72,8 @@ class FakeTelegram:
         self._drafts: dict[int, str] = {}
         self.calls: list[tuple[str, int, str]] = []
         """What was asked for: method, chat and text. Also what was answered with a fault."""
+        self.times: list[float] = []
+        """When it was asked for."""
         self._random = random.Random(self.seed)
         self.menu: list[Json] = []
         self.answers: list[tuple[str, str]] = []
@@ -167,6 +170,11 @@ class FakeTelegram:
         with self._lock:
             return dict(self._drafts)
 
+    def drop_drafts(self) -> None:
+        """The drafts disappear, as they do after a while."""
+        with self._lock:
+            self._drafts.clear()
+
     def become_supergroup(self, chat: int, new: int) -> None:
         """A group gets another id. The bot is told so, in the old group."""
         with self._lock:
@@ -227,6 +235,7 @@ class FakeTelegram:
     def _note_call(self, method: str, given: Json) -> None:
         if "chat_id" in given:
             with self._lock:
+                self.times.append(time.monotonic())
                 self.calls.append((method, int(given["chat_id"]), str(given.get("text", ""))))
                 self._lock.notify_all()
 

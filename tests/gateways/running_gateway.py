@@ -10,6 +10,7 @@ from backstay.agents import AgentLike, AgentTurn
 from backstay.gateways.gateway_options import GatewayOptions
 from backstay.gateways.gateway_runner import Gateway
 from backstay.gateways.telegram.telegram_platform import TelegramPlatform
+from backstay.runtime.app import OnInterrupt
 from tests.databases import Place
 from tests.gateways.fake_telegram import TOKEN, FakeTelegram
 
@@ -22,14 +23,20 @@ async def echo(turn: AgentTurn) -> AsyncIterator[Text]:
 
 @asynccontextmanager
 async def running(
-    place: Place, telegram: FakeTelegram, options: GatewayOptions = QUICK, agent: AgentLike = echo
+    place: Place,
+    telegram: FakeTelegram,
+    options: GatewayOptions = QUICK,
+    agent: AgentLike = echo,
+    *,
+    platform: type[TelegramPlatform] = TelegramPlatform,
+    on_interrupt: OnInterrupt = "leave",
 ) -> AsyncIterator[backstay.App]:
     """A gateway inside the block."""
     async with (
-        backstay.open(place, agent=agent) as app,
-        TelegramPlatform(TOKEN, server=telegram.url, poll_seconds=1) as platform,
+        backstay.open(place, agent=agent, on_interrupt=on_interrupt) as app,
+        platform(TOKEN, server=telegram.url, poll_seconds=1) as bot,
     ):
-        task = asyncio.create_task(Gateway(app, platform, options).run())
+        task = asyncio.create_task(Gateway(app, bot, options).run())
         try:
             yield app
         finally:

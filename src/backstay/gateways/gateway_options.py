@@ -19,6 +19,8 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
         gather_texts: Whether texts that follow each other quickly become one turn, like albums.
         quiet: A gathering ends when no message has come for so many seconds.
         longest: A gathering ends after so many seconds, even without its files.
+        previews: Whether chats show answers while they are written.
+        preview_seconds: Seconds between two changes of what a chat shows; None: as the platform advises.
         max_age: A part of an answer that could not be sent for so many seconds is given up.
         retry: Seconds between two attempts, at first; each further one waits longer.
         takeover: Seconds between two attempts to become the poller.
@@ -36,6 +38,8 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
     gather_texts: bool = False
     quiet: float = 1.5
     longest: float = 60.0
+    previews: bool = True
+    preview_seconds: float | None = None
     max_age: float = 86_400.0
     retry: float = 1.0
     takeover: float = 2.0
@@ -47,6 +51,10 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("quiet", "longest", "max_age", "retry", "takeover", "recheck"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}", hint="Give seconds, more than 0.")
+        if self.preview_seconds is not None and not self.preview_seconds > 0:
+            raise ConfigError(
+                f"preview_seconds is {self.preview_seconds!r}", hint="Give seconds, more than 0, or none."
+            )
 
     def allows(self, sender: str, chat: str) -> bool:
         """Whether this person, or everybody in this chat, is answered."""

@@ -9,6 +9,7 @@ from backstay.gateways.gateway_status import GatewayStatus
 from backstay.gateways.gatherings import Gatherings
 from backstay.gateways.message_inbox import MessageInbox
 from backstay.gateways.outbox.answer_delivery import AnswerDelivery
+from backstay.gateways.outbox.answer_previews import AnswerPreviews
 from backstay.gateways.outbox.chat_pauses import ChatPauses
 from backstay.gateways.platform import Platform, SendDeferred, SendUncertain
 from backstay.gateways.poller_tasks import PollerTasks
@@ -83,7 +84,10 @@ class Gateway:
     async def _start(self, tasks: PollerTasks) -> None:
         gatherings = Gatherings(tasks, self._platform)
         await gatherings.resume()
-        delivery = AnswerDelivery(tasks, self._platform, ChatPauses())
+        pauses = ChatPauses()
+        previews = AnswerPreviews(tasks, self._platform, pauses)
+        await previews.resume()
+        delivery = AnswerDelivery(tasks, self._platform, pauses, previews)
         tasks.start("lease", lambda: self._renew(tasks))
         # The outbox notes the end of the feed before the first message is received.
         tasks.start("outbox", delivery.run)

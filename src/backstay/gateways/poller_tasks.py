@@ -57,7 +57,7 @@ class PollerTasks:
         if following is not None and not task.cancelled() and task.exception() is None:
             self.start(name, following)
 
-    async def complete(self, work: Coroutine[object, object, T]) -> T:
+    async def complete(self, work: "Coroutine[object, object, T] | asyncio.Task[T]") -> T:
         """Run this to its end, even if the caller is cancelled: what was sent gets its receipt."""
         task = asyncio.ensure_future(work)
         self._unfinished.add(task)

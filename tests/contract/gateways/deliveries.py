@@ -288,6 +288,23 @@ class DeliveryContract(ContractBase):
 
         assert {store.at(here, owner=ME).id, store.at(new, owner=ME).id} == {session}
 
+    def test_sessions_whose_turns_start_are_in_the_feed(self, store: Store) -> None:
+        proof = opened(store)
+        session = turn_of(received(store, proof, hello())).session
+        position = store.run(gateway_commands.ended_turns(None, owner=ME)).next
+        assert store.run(gateway_commands.running_deliveries(BOT, owner=ME)) == ()
+        claimed = store.claim([AGENT])
+        assert claimed is not None
+
+        found = store.run(gateway_commands.ended_turns(position, owner=ME))
+
+        assert found.started == {session}
+        assert found.sessions == {}
+        assert [one.session for one in store.run(gateway_commands.running_deliveries(BOT, owner=ME))] == [session]
+        store.finish(claimed, Completed())
+        assert store.run(gateway_commands.ended_turns(found.next, owner=ME)).started == set()
+        assert store.run(gateway_commands.running_deliveries(BOT, owner=ME)) == ()
+
     def test_the_message_of_a_preview_is_known_to_the_next_poller(
         self, store: Store, other: Store, clock: ManualClock
     ) -> None:
@@ -299,7 +316,9 @@ class DeliveryContract(ContractBase):
 
         (found,) = other.run(gateway_commands.deliveries_with_preview(BOT, owner=ME))
         assert (found.id, found.preview) == (delivery, "m7")
-        other.run(gateway_commands.note_preview(following, delivery, None))
+        other.run(gateway_commands.forget_preview(following, delivery, "m6"))
+        assert len(other.run(gateway_commands.deliveries_with_preview(BOT, owner=ME))) == 1
+        other.run(gateway_commands.forget_preview(following, delivery, "m7"))
         assert other.run(gateway_commands.deliveries_with_preview(BOT, owner=ME)) == ()
         with pytest.raises(LeaseLost):
             store.run(gateway_commands.note_preview(proof, delivery, "m8"))
@@ -321,10 +340,12 @@ class DeliveryContract(ContractBase):
             gateway_commands.begin_part(theirs, delivery.id, 1, 0, low=0, high=1),
             gateway_commands.stop_delivery(theirs, delivery.id, "blocked"),
             gateway_commands.note_preview(theirs, delivery.id, "m1"),
+            gateway_commands.forget_preview(theirs, delivery.id, "m1"),
         ):
             with pytest.raises(NotFound):
                 store.run(command)
         assert store.run(gateway_commands.due_deliveries(BOT, owner=STRANGER)) == ()
+        assert store.run(gateway_commands.running_deliveries(BOT, owner=STRANGER)) == ()
         assert store.run(gateway_commands.move_destination(theirs, HOME, "elsewhere")) == ()
 
     # --- receipts ---------------------------------------------------------------------------------------------------

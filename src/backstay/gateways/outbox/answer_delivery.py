@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 
 from backstay.errors import NotFound, StoreError
+from backstay.gateways.outbox.answer_previews import AnswerPreviews
 from backstay.gateways.outbox.answer_text import MARK, ChatAnswer, answer_of
 from backstay.gateways.outbox.chat_pauses import ChatPauses
 from backstay.gateways.outbox.moved_chats import move_chat
@@ -45,8 +45,8 @@ _MOST_UPLOADING = 2
 class AnswerDelivery:
     """The outbox of one poller."""
 
-    def __init__(self, tasks: PollerTasks, platform: Platform, pauses: ChatPauses) -> None:
-        self._tasks, self._platform, self._pauses = tasks, platform, pauses
+    def __init__(self, tasks: PollerTasks, platform: Platform, pauses: ChatPauses, previews: AnswerPreviews) -> None:
+        self._tasks, self._platform, self._pauses, self._previews = tasks, platform, pauses, previews
         self._app, self._proof, self._options = tasks.app, tasks.proof, tasks.options
         self._sending, self._uploading = asyncio.Semaphore(_MOST_SENDING), asyncio.Semaphore(_MOST_UPLOADING)
         # A gateway that has received nothing has no deliveries: it begins at the end of the feed.
@@ -76,6 +76,8 @@ class AnswerDelivery:
         # Clear before the read: a write during the read sets the event again, and is not missed.
         changed.clear()
         ended = await self._app.run(gateway_commands.ended_turns(self._position or 0, owner=self._proof.owner))
+        for session in ended.started:
+            self._previews.start(session)
         if ended.sessions:
             await self._app.run(gateway_commands.mark_due(self._proof, ended))
             await self._start_due()
@@ -98,11 +100,13 @@ class AnswerDelivery:
 
     async def _deliver(self, delivery: Delivery) -> None:
         """Send all that is due for one destination, in order."""
-        # The session may be deleted at any moment, and its delivery with it.
-        with suppress(NotFound):
+        try:
             await self._tasks.persist(
                 f"sending to {delivery.destination}", partial(self._deliver_next, delivery.id, [delivery])
             )
+        except NotFound:
+            # The session may be deleted at any moment, and its delivery with it.
+            self._previews.drop(delivery.id)
 
     async def _deliver_next(self, name: DeliveryId, known: list[Delivery]) -> bool:
         """Send one end of a turn. Returns whether nothing is left. `known` keeps the delivery between the attempts."""
@@ -111,6 +115,7 @@ class AnswerDelivery:
             gateway_commands.next_ending(delivery.session, delivery.cursor, owner=self._proof.owner)
         )
         if ending is not None:
+            await self._previews.stop(name)
             try:
                 async with self._sending:
                     await self._send(delivery, ending)
@@ -119,12 +124,14 @@ class AnswerDelivery:
                 return True
         event = delivery.cursor if ending is None else ending.event
         settled = await self._app.run(gateway_commands.settle(self._proof, name, event))
+        self._previews.finish(delivery)
         if settled is None or not settled.due:
             return True
         known[0] = settled
         return False
 
     async def _stop(self, delivery: Delivery, reason: str) -> None:
+        self._previews.drop(delivery.id)
         log.warning("%s: nothing more is sent to %s: %s", self._proof.name, delivery.destination, reason)
         await self._app.run(gateway_commands.stop_delivery(self._proof, delivery.id, reason))
 

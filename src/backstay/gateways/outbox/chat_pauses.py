@@ -15,7 +15,12 @@ class ChatPauses:
         self._ends = {known: end for known, end in self._ends.items() if end > now}
         self._ends[chat] = max(self._ends.get(chat, 0.0), now + seconds)
 
-    async def wait(self, chat: str) -> None:
-        """Wait until the chat may be edited again."""
-        now = asyncio.get_running_loop().time()
-        await asyncio.sleep(max(0.0, self._ends.get(chat, 0.0) - now))
+    async def claim(self, chat: str, seconds: float) -> None:
+        """Wait until the chat may be changed, and claim it: the next one waits for so many seconds after this."""
+        loop = asyncio.get_running_loop()
+        while True:
+            left = self._ends.get(chat, 0.0) - loop.time()
+            if left <= 0:
+                break
+            await asyncio.sleep(left)
+        self.note(chat, seconds)

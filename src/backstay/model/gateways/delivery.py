@@ -64,6 +64,7 @@ class EndedTurns(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         sessions: Each session, and the last event of its last ended turn.
+        started: Sessions in which turns have started.
         next: The position after them.
         more: Whether there are further ones already.
     """
@@ -71,6 +72,7 @@ class EndedTurns(msgspec.Struct, frozen=True, kw_only=True):
     sessions: dict[SessionId, int]
     next: int
     more: bool
+    started: frozenset[SessionId] = frozenset()
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):

@@ -384,13 +384,13 @@ def move_destination(
     )
 
 
-def note_preview(gateway: OpenGateway, delivery: DeliveryId, message: str | None) -> Write[Delivery]:
+def note_preview(gateway: OpenGateway, delivery: DeliveryId, message: str) -> Write[Delivery]:
     """Store which message shows an unfinished answer, so that the next poller can remove it, too.
 
     Args:
         gateway: The proof.
         delivery: The delivery.
-        message: The platform's id of the message; None: it is removed.
+        message: The platform's id of the message.
 
     Returns:
         The delivery.
@@ -407,6 +407,49 @@ def note_preview(gateway: OpenGateway, delivery: DeliveryId, message: str | None
         owner=gateway.owner,
         wakes=False,
         verb=lambda tx: deliveries.note_preview(tx, gateway, which, message),
+    )
+
+
+def forget_preview(gateway: OpenGateway, delivery: DeliveryId, message: str) -> Write[Delivery]:
+    """Store that the message of a preview is removed. Another message that was noted since is kept.
+
+    Args:
+        gateway: The proof.
+        delivery: The delivery.
+        message: The platform's id of the message.
+
+    Returns:
+        The delivery.
+
+    Raises:
+        LeaseLost: Another worker polls.
+        NotFound: The gateway has no such delivery.
+    """
+    check_kind("gateway", gateway, OpenGateway)
+    which = check_delivery_id(delivery)
+    return Write(
+        name="forget_preview",
+        owner=gateway.owner,
+        wakes=False,
+        verb=lambda tx: deliveries.forget_preview(tx, gateway, which, message),
+    )
+
+
+def running_deliveries(gateway: str, *, owner: str) -> Read[tuple[Delivery, ...]]:
+    """Read the deliveries of sessions in which a turn runs now.
+
+    Args:
+        gateway: The name of the gateway.
+        owner: Its owner.
+
+    Returns:
+        The deliveries, in the order of their ids.
+    """
+    return Read(
+        name="running_deliveries",
+        owner=owner,
+        snapshot=False,
+        verb=lambda tx: deliveries.running(tx, owner, gateway),
     )
 
 
@@ -472,7 +515,7 @@ def due_deliveries(
 
 
 def ended_turns(position: int | None, *, owner: str, limit: int = 500) -> Read[EndedTurns]:
-    """Read in which sessions turns have ended since a position of the feed.
+    """Read in which sessions turns have ended, or started, since a position of the feed.
 
     Args:
         position: The position. None: an empty result at the end of the feed.

@@ -73,6 +73,11 @@ WHERE d.owner = :owner AND d.gateway = :gateway AND d.destination = :destination
 SELECT {{delivery_columns}} FROM deliveries d
 WHERE d.owner = :owner AND d.gateway = :gateway AND d.preview IS NOT NULL ORDER BY d.id
 
+-- name: running_deliveries
+-- Deliveries of sessions in which a turn runs now.
+SELECT {{delivery_columns}} FROM sessions s JOIN deliveries d ON d.session_id = s.id
+WHERE s.running_id IS NOT NULL AND d.owner = :owner AND d.gateway = :gateway ORDER BY d.id
+
 -- name: deliveries_of_session
 SELECT {{delivery_columns}} FROM deliveries d WHERE d.session_id = :session AND d.owner = :owner ORDER BY d.id
 
@@ -101,6 +106,9 @@ UPDATE deliveries SET stopped = NULL, due = 0, cursor = :cursor WHERE id = :deli
 -- name: move_delivery
 UPDATE deliveries SET destination = :destination WHERE id = :delivery
 
+-- name: forget_preview
+UPDATE deliveries SET preview = NULL WHERE id = :delivery AND preview = :preview
+
 -- name: set_preview
 UPDATE deliveries SET preview = :preview WHERE id = :delivery
 
@@ -114,9 +122,9 @@ DELETE FROM receipts WHERE delivery_id = :delivery
 ('turn_ended', 'turn_recorded', 'turn_folded')
 
 -- name: endings_after
--- The ends of turns in all sessions of an owner, in the order they were written.
-SELECT e.key AS position, e.session_id AS session, e.last AS number FROM events e CROSS JOIN sessions s
-WHERE e.key > :position AND e.key <= :until AND s.id = e.session_id AND s.owner = :owner AND e.kind IN {{ending_kinds}}
+-- The starts and ends of turns in all sessions of an owner, in the order they were written.
+SELECT e.key AS position, e.session_id AS session, e.last AS number, e.kind FROM events e CROSS JOIN sessions s
+WHERE e.key > :position AND e.key <= :until AND s.id = e.session_id AND s.owner = :owner AND e.kind IN ('turn_started', 'turn_ended', 'turn_recorded', 'turn_folded')
 ORDER BY e.key LIMIT :limit
 
 -- name: next_ending

@@ -36,6 +36,7 @@ from backstay.store.verbs.turns import event_log
 from backstay.store.verbs.turns.turn_row import TURN
 
 _REASON = 500
+_STARTED = "turn_started"
 
 
 class PartName(NamedTuple):
@@ -80,11 +81,12 @@ class _DeliveryRow(msgspec.Struct):
 
 
 class _EndingPosition(msgspec.Struct):
-    """The end of a turn, at its position in the feed."""
+    """The start or the end of a turn, at its position in the feed."""
 
     position: int
     session: SessionId
     number: int
+    kind: str
 
 
 class _ReceiptRow(msgspec.Struct):
@@ -112,6 +114,7 @@ _DELIVERY_TO = Rows("delivery_to", _DeliveryRow)
 _DUE = Rows("due_deliveries", _DeliveryRow)
 _TO = Rows("deliveries_to", _DeliveryRow)
 _WITH_PREVIEW = Rows("deliveries_with_preview", _DeliveryRow)
+_RUNNING = Rows("running_deliveries", _DeliveryRow)
 _OF_SESSION = Rows("deliveries_of_session", _DeliveryRow)
 _ENDINGS = Rows("endings_after", _EndingPosition)
 _RECEIPT = Rows("receipt", _ReceiptRow)
@@ -204,13 +207,26 @@ def _move_addresses(tx: Transaction, owner: str, session: SessionId, old: str, n
             session_changes.point(tx, moved, session, owner)
 
 
-def note_preview(tx: Transaction, proof: OpenGateway, delivery: DeliveryId, message: str | None) -> Delivery:
+def note_preview(tx: Transaction, proof: OpenGateway, delivery: DeliveryId, message: str) -> Delivery:
     """Store which message shows an unfinished answer at the destination."""
     gateway_row.lock(tx, proof)
     _locked(tx, proof, delivery)
-    check_text("the platform's id", message or "", tx.limits.name_bytes)
+    check_text("the platform's id", message, tx.limits.name_bytes)
     tx.run("set_preview", delivery=delivery, preview=message)
     return _locked(tx, proof, delivery).value()
+
+
+def forget_preview(tx: Transaction, proof: OpenGateway, delivery: DeliveryId, message: str) -> Delivery:
+    """Store that this message is removed. Another one, which was sent since, is kept."""
+    gateway_row.lock(tx, proof)
+    _locked(tx, proof, delivery)
+    tx.run("forget_preview", delivery=delivery, preview=message)
+    return _locked(tx, proof, delivery).value()
+
+
+def running(tx: Transaction, owner: str, gateway: str) -> tuple[Delivery, ...]:
+    """The deliveries of sessions in which a turn runs."""
+    return tuple(row.value() for row in _RUNNING.all(tx, owner=owner, gateway=gateway))
 
 
 def with_preview(tx: Transaction, owner: str, gateway: str) -> tuple[Delivery, ...]:
@@ -262,7 +278,8 @@ def ended_turns(tx: Transaction, owner: str, position: int | None, limit: int) -
     shown = rows[:limit]
     more = len(rows) > limit
     return EndedTurns(
-        sessions={row.session: row.number for row in shown},
+        sessions={row.session: row.number for row in shown if row.kind != _STARTED},
+        started=frozenset(row.session for row in shown if row.kind == _STARTED),
         next=shown[-1].position if more else max(position, end),
         more=more,
     )
