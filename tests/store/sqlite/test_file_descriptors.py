@@ -1,10 +1,13 @@
-"""Opening a store without free file descriptors: the process waits, and raises an error if none comes."""
+"""Opening a store with too few free file descriptors: the process waits, and raises an error if none comes."""
 
+import os
 import resource
 import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from backstay.errors import StoreUnavailable
 from tests.open_sqlite import open_sqlite
@@ -13,8 +16,16 @@ from tests.runtime_processes.child_process import Child
 ME = "me"
 
 
-def open_without_files(pipe: "Connection[Any, Any]", path: Path, tries: int) -> None:
-    """Open a store while no file can be opened; after this number of attempts some can."""
+def limit_with(free: int) -> int:
+    """The limit under which this many more files can be opened."""
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(free + 1)]
+    for each in opened:
+        os.close(each)
+    return max(opened)
+
+
+def open_with_few_files(pipe: "Connection[Any, Any]", path: Path, free: int, tries: int) -> None:
+    """Open a store while only so many files can be opened; after this number of attempts at a file all can."""
     few, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     tried = 0
 
@@ -27,7 +38,7 @@ def open_without_files(pipe: "Connection[Any, Any]", path: Path, tries: int) -> 
 
     open_sqlite(path).close()
     sys.addaudithook(count)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, most))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit_with(free), most))
     try:
         with open_sqlite(path, wait_seconds=60 if tries else 0) as store:
             pipe.send(("opened", len(store.list(owner=ME).sessions)))
@@ -38,12 +49,14 @@ def open_without_files(pipe: "Connection[Any, Any]", path: Path, tries: int) -> 
             pipe.send(("opened", len(store.list(owner=ME).sessions)))
 
 
-def test_a_store_is_opened_as_soon_as_there_are_file_descriptors(tmp_path: Path) -> None:
-    with Child(open_without_files, tmp_path / "store.db", 5) as child:
+@pytest.mark.parametrize(("free", "tries"), [(0, 5), (4, 100), (7, 100)])
+def test_a_store_is_opened_as_soon_as_there_are_file_descriptors(tmp_path: Path, free: int, tries: int) -> None:
+    with Child(open_with_few_files, tmp_path / "store.db", free, tries) as child:
         assert child.receive() == ("opened", 0)
 
 
-def test_a_store_without_a_file_descriptor_raises_and_can_be_opened_later(tmp_path: Path) -> None:
-    with Child(open_without_files, tmp_path / "store.db", 0) as child:
+@pytest.mark.parametrize("free", [0, 5])
+def test_a_store_without_a_file_descriptor_raises_and_can_be_opened_later(tmp_path: Path, free: int) -> None:
+    with Child(open_with_few_files, tmp_path / "store.db", free, 0) as child:
         assert "too many files are open" in child.receive("refused")[0]
         assert child.receive("opened") == (0,)

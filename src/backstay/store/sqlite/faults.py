@@ -14,6 +14,7 @@ from backstay.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from backstay.store.sqlite.files.descriptors import is_scarce, too_many_files
 
 # The hint for a store that a migration does not fit.
 UNFIT = "Nothing of this step was kept. Open the store with the version that wrote it last, or restore a backup."
@@ -34,6 +35,8 @@ def translated(error: Exception, path: str) -> StoreError:
             return CorruptRecord(path, f"the database file is damaged: {error}")
         case apsw.BusyError() | apsw.LockedError():
             return StoreUnavailable(f"{path} is locked by a program that is not Backstay: {error}")
+        case apsw.CantOpenError() if is_scarce():
+            return too_many_files(path)
         case apsw.CantOpenError() | apsw.PermissionsError() | apsw.AuthError():
             return StoreUnavailable(f"{path} cannot be opened: {error}", hint="Check that it exists and is yours.")
         case apsw.TooBigError():

@@ -1,4 +1,4 @@
-"""Retries while the process has no file descriptor left: it may have some in a moment."""
+"""Retries while the process has too few file descriptors left: it may have more in a moment."""
 
 import errno
 import os
@@ -13,27 +13,34 @@ T = TypeVar("T")
 
 _AGAIN_SECONDS = 0.05
 _SCARCE = (errno.EMFILE, errno.ENFILE)
+# More than opening a store needs at once. An attempt that failed has closed its files, so some are free again.
+_ENOUGH = 16
 
 
 def retry_while_scarce(work: Callable[[], T], *, seconds: float, location: str) -> T:
-    """Do the work, and retry for this many seconds while the process has no file descriptor left.
+    """Do the work, and retry for this many seconds while the process has too few file descriptors left.
 
     Raises:
-        StoreUnavailable: There was none in all that time.
+        StoreUnavailable: There were too few in all that time.
     """
     deadline = time.monotonic() + seconds
     while True:
         try:
             return work()
         except (OSError, StoreUnavailable, StoreFull) as error:
-            if not (_names_scarcity(error) or _is_scarce()):
+            if not (_names_scarcity(error) or is_scarce()):
                 raise
             if time.monotonic() >= deadline:
-                raise StoreUnavailable(
-                    f"{location} cannot be opened: too many files are open",
-                    hint="Close some files, or raise the limit (ulimit -n).",
-                ) from error
+                raise too_many_files(location) from error
         threading.Event().wait(_AGAIN_SECONDS)
+
+
+def too_many_files(location: str) -> StoreUnavailable:
+    """The error for a store that cannot be opened because the process has too many files open."""
+    return StoreUnavailable(
+        f"{location} cannot be opened: too many files are open",
+        hint="Close some files, or raise the limit (ulimit -n).",
+    )
 
 
 def _names_scarcity(error: BaseException | None) -> bool:
@@ -44,10 +51,15 @@ def _names_scarcity(error: BaseException | None) -> bool:
     return False
 
 
-def _is_scarce() -> bool:
-    """Whether no file can be opened now: SQLite reports only that it could not open one."""
+def is_scarce() -> bool:
+    """Whether the process has too few file descriptors left: SQLite reports only that it could not open a file."""
+    handles: list[int] = []
     try:
-        os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        while len(handles) < _ENOUGH:
+            handles.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:
         return error.errno in _SCARCE
+    finally:
+        for handle in handles:
+            os.close(handle)
     return False
