@@ -2,11 +2,13 @@
 
 The text of a foreign exception may contain a password or a customer's data, so it goes to the log only. A reason names
 the type of the exception and the turn. The message of a `BackstayError` is written for users, so a reason quotes it.
+Only a store's error names files and hosts: a reason has the message of its class instead.
 """
 
 import re
 
-from backstay.errors import BackstayError
+from backstay import errors
+from backstay.errors import BackstayError, StoreError
 from backstay.model.ids import TurnId
 from backstay.model.turn import Failed
 
@@ -45,7 +47,8 @@ def failure_of(error: BaseException, turn: TurnId, source: str = "the agent") ->
     if not isinstance(error, BackstayError):
         return Failed(reason_of(error, turn, source), code="agent_raised")
     try:
-        text, hint = str(error.args[0] if error.args else ""), str(error.hint)
+        public = without_places(error)
+        text, hint = str(public.args[0] if public.args else ""), str(public.hint)
     except Exception:  # noqa: BLE001  # an author's subclass may fail to spell itself
         text, hint = "", ""
     reason = _storable(text)[:_LONGEST] or type(error).__name__
@@ -62,10 +65,27 @@ def code_of(kind: type[BackstayError]) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
 
 
+def without_places(error: BackstayError) -> BackstayError:
+    """The error; for a store's error one with the text of its class, which names no files or hosts."""
+    if not isinstance(error, StoreError):
+        return error
+    return BackstayError(public_text(type(error)), hint=_own_class(type(error)).hint)
+
+
+def public_text(kind: type[BackstayError]) -> str:
+    """The default message of an error class, which may be shown to everyone."""
+    return (_own_class(kind).__doc__ or "").splitlines()[0]
+
+
+def _own_class(kind: type[BackstayError]) -> type[BackstayError]:
+    """The class itself, or the nearest of ours that an author's class is derived from."""
+    return next(one for one in kind.__mro__ if one.__module__ == errors.__name__)
+
+
 def message_of(error: BackstayError) -> str:
     """The message of a `BackstayError`, short enough to be stored."""
     try:
-        text = str(error)
+        text = str(without_places(error))
     except Exception:  # noqa: BLE001  # an author's subclass may fail to spell itself
         text = type(error).__name__
     return _storable(text)[:_LONGEST]

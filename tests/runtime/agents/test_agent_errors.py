@@ -16,7 +16,7 @@ from backstay.agents import ToolFailed, tool
 from backstay.agents.adapters import AgentLike
 from backstay.agents.blocking_agent import BlockingAgentTurn
 from backstay.agents.port import AgentTurn
-from backstay.errors import AgentFailed, BackstayError, ContextOverflow
+from backstay.errors import AgentFailed, BackstayError, ContextOverflow, StoreUnavailable
 from backstay.model.content import Body
 from backstay.model.event import ToolReturned
 from backstay.model.message import Message
@@ -137,6 +137,39 @@ async def test_the_text_of_an_agents_exception_is_in_the_log_and_nowhere_else(
     assert turn.id in record.getMessage()
     assert session.id in record.getMessage()
     assert "Traceback" in caplog.text
+
+
+def fails_to_store() -> Any:
+    raise StoreUnavailable(f"{SECRET} does not answer", hint=f"Start {SECRET}.")
+
+
+async def writes_elsewhere(turn: AgentTurn) -> AsyncIterator[Body]:
+    yield Text("one moment ")
+    try:
+        await turn.call(tool(fails_to_store), {})
+    except ToolFailed as error:
+        yield Text(f"{error}")
+    fails_to_store()
+
+
+async def test_the_text_of_a_stores_error_is_in_the_log_and_nowhere_else(
+    path: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with backstay.open(path, agent=writes_elsewhere) as app:
+        session = await app.session()
+        turn = await session.send("hello")
+        outcome = await turn.outcome()
+        seen = [outcome, *await events_of_turn(turn), await session.messages()]
+
+    assert outcome == Failed(
+        "The store cannot be reached or written right now; nothing was changed.",
+        code="store_unavailable",
+        hint=StoreUnavailable.hint,
+    )
+    assert "fails_to_store failed: The store cannot be reached" in repr(seen)
+    assert SECRET not in repr(seen)
+    assert SECRET.encode() not in everything_in(path)
+    assert len(logged(caplog)) == 2
 
 
 async def test_a_model_reads_the_type_of_a_tools_exception_and_not_its_text(

@@ -97,4 +97,5 @@ def test_a_turn_whose_store_cannot_be_read_continues_or_ends_at_once(
         ended, why, text = child.receive("said")
         assert (ended, text) == (outcome, "one two")
         assert why.startswith(reason)
+        assert path.name not in why
         assert child.receive("said") == ("Completed", "", "one two")

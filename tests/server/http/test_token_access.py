@@ -1,6 +1,6 @@
 """Permissions and expiry of tokens: read-only, expiring; and data for operators only."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,9 @@ from typing import Any
 import httpx2
 import pytest
 
+import backstay
 from backstay import open_store
+from backstay.errors import StoreReplaced
 from backstay.server.application import OPERATIONS
 from backstay.server.auth.authenticator import digest, new_secret
 from backstay.server.openai import operations as openai
@@ -177,3 +179,34 @@ def test_only_the_operator_sees_where_models_are_served(tmp_path: Path) -> None:
     ):
         assert internal in operator.get("/api/about").text
         assert internal not in anna.get("/api/about").raise_for_status().text
+
+
+def test_only_the_operator_sees_where_the_store_is(bare_places: Callable[[], Place], tmp_path: Path) -> None:
+    path = bare_places()
+    with run_server(path) as server, server.client() as operator, server.client("anna") as anna:
+        anna.get("/api/me").raise_for_status()
+        there = tmp_path / "there.db"
+        backstay.move(path, there)
+
+        answers = [client.post("/api/sessions", json={}) for client in (operator, anna)]
+        chat = anna.post("/v1/conversations", json={})
+
+    assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(503, "store_moved")] * 2
+    assert "it is at" in answers[0].json()["title"]
+    for answer in (answers[1], chat):
+        assert "The store was moved to another place" in answer.text
+        assert not any(place in answer.text for place in (str(path), str(there)))
+
+
+@pytest.mark.engines("sqlite")
+def test_a_stranger_does_not_see_where_the_store_is(path: Path) -> None:
+    with run_server(path) as server, server.client_with(new_secret()) as stranger:
+        assert stranger.get("/readyz").status_code == 200
+        Path(f"{path}-wal").unlink()
+        with pytest.raises(StoreReplaced), open_store(path):
+            pass
+
+        refused = [stranger.get("/readyz"), stranger.get("/api/me")]
+
+    assert [(answer.status_code, answer.json()["code"]) for answer in refused] == [(503, "store_replaced")] * 2
+    assert not any(str(path) in answer.text for answer in refused)

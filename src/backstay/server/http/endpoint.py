@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from backstay.errors import BackstayError
+from backstay.server.auth.authenticator import Caller
 from backstay.server.http.api_request import ApiRequest, ApiResponse, NoInput
 from backstay.server.http.operation import OCTETS, AnyOperation
 from backstay.server.http.problems import INTERNAL_ERROR, Refused, cut_off, invalid, malformed, too_large
@@ -36,7 +37,9 @@ class Endpoint:
         except ClientDisconnect:
             return
         except BackstayError as error:
-            response = self._service.error_responses.for_error(error, scope["path"])
+            caller: Caller | None = scope.get("caller")
+            operator = caller is not None and caller.operator
+            response = self._service.error_responses.for_error(error, scope["path"], operator=operator)
         except asyncio.CancelledError:
             if not self._service.streams.closing:
                 raise

@@ -7,7 +7,7 @@ import msgspec
 from starlette.responses import Response
 
 from backstay.errors import BackstayError, StoreError
-from backstay.server.http.problems import MEDIA_TYPE, Problem, Refused, problem_of
+from backstay.server.http.problems import MEDIA_TYPE, Problem, Refused, problem_of, without_places
 from backstay.server.telemetry.logs import log
 
 _encode = msgspec.json.Encoder().encode
@@ -33,14 +33,19 @@ class ErrorResponses:
     def __init__(self, encoders: Mapping[str, ErrorEncoder]) -> None:
         self._encoders = dict(encoders)
 
-    def for_error(self, error: BackstayError, path: str) -> Response:
-        """The response for an error; a server error is also logged."""
+    def for_error(self, error: BackstayError, path: str, *, operator: bool = False) -> Response:
+        """The response for an error; a server error is also logged.
+
+        The text of a store's error names files and hosts, so only an operator gets it.
+        """
         problem = problem_of(error)
         if problem.status >= 500:
             # Do not log an agent's error text, which may quote a user. A store's error text names only records and
             # files.
             why = problem.title if isinstance(error, StoreError) else ""
             log.error("request failed", extra={"code": problem.code, "error": why})
+        if not operator:
+            problem = without_places(problem, error)
         headers = error.headers if isinstance(error, Refused) else {}
         return self.for_problem(problem, path, headers, error)
 

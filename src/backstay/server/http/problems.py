@@ -4,7 +4,7 @@ import msgspec
 
 from backstay import errors
 from backstay.errors import BackstayError
-from backstay.model.failure_reasons import code_of
+from backstay.model.failure_reasons import code_of, public_text
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -71,6 +71,14 @@ def problem_of(error: BackstayError) -> Problem:
         expected=mismatch.expected if mismatch else None,
         actual=mismatch.actual if mismatch else None,
     )
+
+
+def without_places(problem: Problem, error: BackstayError) -> Problem:
+    """The problem without the files and hosts that the text of a store's or a setting's error names."""
+    if not isinstance(error, errors.StoreError | errors.ConfigError):
+        return problem
+    kind = type(error)
+    return msgspec.structs.replace(problem, title=public_text(kind), hint=kind.hint or INTERNAL_ERROR.hint)
 
 
 # --- errors of the server itself --------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from backstay.errors import StoreError
-from backstay.model.failure_reasons import code_of
+from backstay.model.failure_reasons import code_of, public_text
 
 # A file of the supervisor in the folder that its workers share.
 _FILE = "waiting.json"
@@ -22,7 +22,7 @@ class WorkersWaiting(msgspec.Struct, frozen=True, kw_only=True):
 def reason_for(error: Exception) -> WorkersWaiting:
     """The public reason for an error that keeps a worker from serving."""
     if isinstance(error, StoreError):
-        return WorkersWaiting(code=code_of(type(error)), reason=(type(error).__doc__ or "").splitlines()[0])
+        return WorkersWaiting(code=code_of(type(error)), reason=public_text(type(error)))
     if isinstance(error, OSError):
         return WorkersWaiting(
             code="system", reason=f"The operating system reports: {error.strerror or type(error).__name__}."

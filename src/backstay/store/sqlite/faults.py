@@ -35,10 +35,8 @@ def translated(error: Exception, path: str) -> StoreError:
             return CorruptRecord(path, f"the database file is damaged: {error}")
         case apsw.BusyError() | apsw.LockedError():
             return StoreUnavailable(f"{path} is locked by a program that is not Backstay: {error}")
-        case apsw.CantOpenError() if is_scarce():
-            return too_many_files(path)
         case apsw.CantOpenError() | apsw.PermissionsError() | apsw.AuthError():
-            return StoreUnavailable(f"{path} cannot be opened: {error}", hint="Check that it exists and is yours.")
+            return _cannot_open(error, path)
         case apsw.TooBigError():
             return StoreError(f"a value is too large for the database: {error}")
         case apsw.ConstraintError() if str(error).startswith(MOVED):
@@ -47,6 +45,12 @@ def translated(error: Exception, path: str) -> StoreError:
             return StoreError(f"{path} rejected a write that would break an invariant: {error}")
         case _:
             return StoreUnavailable(f"{path} failed: {type(error).__name__}: {error}")
+
+
+def _cannot_open(error: Exception, path: str) -> StoreUnavailable:
+    if isinstance(error, apsw.CantOpenError) and is_scarce():
+        return too_many_files(path)
+    return StoreUnavailable(f"{path} cannot be opened: {error}", hint="Check that it exists and is yours.")
 
 
 def not_a_store(path: str, why: str) -> SchemaMismatch:
