@@ -340,6 +340,39 @@ async def test_a_server_that_cannot_be_used_costs_its_tools_and_not_the_turn(pat
         assert "tools" not in provider.requests[0].body
 
 
+CHATTY = """
+import json, sys, threading
+lock = threading.Lock()
+def write(**message):
+    with lock: print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+def chat():
+    while True: write(method="notifications/message", params={"level": "info", "data": "x" * 1000})
+for line in sys.stdin:
+    asked = json.loads(line)
+    version, tool = asked.get("params", {}).get("protocolVersion"), {"name": "add", "inputSchema": {"type": "object"}}
+    results = {
+        "initialize": {"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}},
+        "tools/list": {"tools": [tool]},
+        "tools/call": {"content": [{"type": "text", "text": "added"}]},
+    }
+    if asked.get("method") in results:
+        write(id=asked["id"], result=results[asked["method"]])
+    if asked.get("method") == "tools/list":
+        threading.Thread(target=chat, daemon=True).start()
+"""
+
+
+async def test_a_server_that_never_stops_writing_is_closed_without_a_remark(
+    path: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = mcp([sys.executable, "-c", CHATTY], approval="allow")
+
+    done = await answered(path, server, Wish("c0", "add", {}), Wish("c1", "add", {}))
+
+    assert done.outputs == ["added", "added"]
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
 async def test_a_url_that_leads_to_another_host_is_not_followed(path: Place, tmp_path: Path) -> None:
     with listening(tmp_path) as url:
         (tmp_path / "elsewhere").write_text(url.replace("127.0.0.1", "localhost"))
@@ -366,8 +399,11 @@ def test_the_number_and_size_of_definitions_are_limited() -> None:
     dotted = offered(1)[0].model_copy(update={"name": "a.b/c", "description": "d" * 10_000})
 
     found = remote_tools(server, [long, list_schema, dotted, dotted, *offered(500)], _never)
+    otherwise = remote_tools(server, [*reversed(offered(500)), dotted, long], _never)
 
     assert len(found) == MOST_TOOLS
+    # The prompt begins with the definitions: a server that lists them in another order does not change it.
+    assert [one.tool.name for one in otherwise] == [one.tool.name for one in found]
     assert [one.tool.name for one in found[:2]] == ["books_a_b_c", "books_t0"]
     assert len(found[0].tool.description) < 5_000
 

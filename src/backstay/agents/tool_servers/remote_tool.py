@@ -50,10 +50,11 @@ async def offered_tools(session: ClientSession) -> list[OfferedTool]:
 
 
 def remote_tools(server: ToolServer, offered: Iterable[OfferedTool], call: CallTool) -> tuple[RemoteTool, ...]:
-    """Return the tools that an agent may offer. The others are logged and left out."""
+    """Return the tools that an agent may offer, by name. The others are logged and left out."""
     tools: dict[str, RemoteTool] = {}
     refused: dict[str, str] = {}
-    for one in offered:
+    # Not in the order of the server: it may change, and with it the beginning of each request to the model.
+    for one in sorted(offered, key=lambda tool: tool.name):
         name = _NOT_IN_NAMES.sub("_", server.prefix + one.name)[:_NAME_LETTERS]
         why = _refusal(server, one, name, tools)
         if why:

@@ -113,7 +113,9 @@ async def _read(
                 await asyncio.sleep(0)
                 continue
             await to_session.send(SessionMessage(message))
-    except (ValueError, OSError, anyio.BrokenResourceError):
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        return  # The connection is being closed; the program may write until it ends.
+    except (ValueError, OSError):
         log.warning("the output of an MCP server cannot be read", extra={"server": server.name}, exc_info=True)
     finally:
         ended.set()
