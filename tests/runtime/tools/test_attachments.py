@@ -1,6 +1,7 @@
 """Files reach agents: uploaded through a handle, carried by messages, read by the agent in any turn."""
 
 import io
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -138,8 +139,10 @@ async def test_a_file_that_is_too_large_or_missing_is_refused(path: Place, tmp_p
             await app.upload(io.BytesIO(b"x" * 11))
         with pytest.raises(FileNotFoundError):
             await app.upload(tmp_path / "none.png")
-        with pytest.raises(InvalidPayload):
-            await app.upload(7)  # type: ignore[arg-type]
+        with tempfile.NamedTemporaryFile("w+") as text:
+            for wrong in (7, io.StringIO("x"), text):
+                with pytest.raises(InvalidPayload, match="binary"):
+                    await app.upload(wrong)  # type: ignore[arg-type]
         assert (await app.upload(b"x" * 10)).size == 10
 
 

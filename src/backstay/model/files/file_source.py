@@ -22,7 +22,8 @@ def opened(file: FileSource, most: int | None) -> BinaryIO:
         path = Path(file)
         _check_size(path.stat().st_size, most)
         return path.open("rb")
-    if not hasattr(file, "read"):
+    # A temporary file is a wrapper, whose `file` is the file itself.
+    if not hasattr(file, "read") or isinstance(getattr(file, "file", file), io.TextIOBase):
         raise InvalidPayload(
             f"{type(file).__name__} is not a file", hint="Pass a path, bytes, or a file that was opened in binary mode."
         )
