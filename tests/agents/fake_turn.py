@@ -8,7 +8,7 @@ from typing import Any
 from backstay.agents.port import Agent
 from backstay.agents.tools import MayHaveRun, Tool, ToolFailed
 from backstay.errors import NotFound, TooLarge
-from backstay.model.content import Attachment, Body, Content, Json, Text, ToolCall, ToolResult, parts_of
+from backstay.model.content import Attachment, Body, Json, PartsLike, Text, ToolCall, ToolResult, parts_of
 from backstay.model.ids import IdSource
 from backstay.model.limits import READ_LIMIT
 from backstay.model.message import Message, NewMessage
@@ -29,7 +29,7 @@ class LooseTurn:
 
     def __init__(
         self,
-        content: Content = "hello",
+        content: PartsLike = "hello",
         *,
         history: Iterable[NewMessage] = (),
         steering: Iterable[str | None] = (),

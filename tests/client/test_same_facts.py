@@ -43,6 +43,22 @@ async def test_a_message_is_answered_and_its_events_end_with_the_turn(opened: Op
         assert [event async for event in turn.events(after=events[-1].last)] == []
 
 
+async def test_dictionaries_of_openais_api_are_sent_edited_and_steered(opened: Opened) -> None:
+    async with opened as app:
+        session = await app.session(agent="patient")
+        file = await session.upload(b"tea", name="tea.txt")
+        running = await session.send({"role": "user", "content": "wait"})
+        waiting = await app.send(session.id, [{"type": "text", "text": "look"}, "here", file], agent="patient")
+        steered = await session.steer([{"role": "user", "content": [{"type": "text", "text": "faster"}]}])
+
+        assert (await waiting.read()).input == (Text("look"), Text("here"), file)
+        assert (await waiting.edit({"role": "user", "content": "changed"})).input == (Text("changed"),)
+        assert (await steered.read()).input == (Text("faster"),)
+        with pytest.raises(InvalidPayload, match="content has the role 'assistant'"):
+            await session.send({"role": "assistant", "content": "I never said so"})
+        await running.cancel()
+
+
 async def test_a_test_runs_a_turn_here_and_on_a_server(opened: Opened) -> None:
     async with opened as app:
         session = await app.session(CHAT)

@@ -11,9 +11,10 @@ from backstay.client.api_call import ApiCall
 from backstay.errors import NotFound
 from backstay.model.addresses.address import Address
 from backstay.model.blob import Blob
-from backstay.model.content import Content, parts_of
+from backstay.model.content import Content
 from backstay.model.event import UNSEEN, Cursor, EventPage, FeedPage
-from backstay.model.history.chat_messages import MessageLike, new_messages
+from backstay.model.history.chat_messages import MessageLike, input_parts, new_messages
+from backstay.model.history.snapshot import SessionBadge
 from backstay.model.ids import MessageId, SessionId, TurnId, UploadId, WindowId
 from backstay.model.marks import Marks
 from backstay.model.message import MessagePage
@@ -56,6 +57,12 @@ class SessionRows(msgspec.Struct, frozen=True, kw_only=True):
 
     sessions: tuple[SessionInfo, ...]
     next: str | None = None
+
+
+class SessionBadgeRows(msgspec.Struct, frozen=True, kw_only=True):
+    """Badges of sessions."""
+
+    badges: tuple[SessionBadge, ...]
 
 
 class TurnRows(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +126,11 @@ def beginning_with(prefix: str, limit: int) -> ApiCall[SessionRows]:
 def ending_with(letters: str, limit: int) -> ApiCall[SessionRows]:
     """Sessions by the end of their ids."""
     return ApiCall(method="GET", path="api/lookup", answer=SessionRows, query={"suffix": letters, "limit": limit})
+
+
+def badges(sessions: Sequence[SessionId]) -> ApiCall[SessionBadgeRows]:
+    """What a list shows of these sessions, at most 200, besides their rows."""
+    return ApiCall(method="GET", path="api/badges", answer=SessionBadgeRows, query={"sessions": ",".join(sessions)})
 
 
 def sessions(filter: SessionFilter, after: SessionCursor | None, limit: int) -> ApiCall[SessionRows]:
@@ -430,7 +442,7 @@ def _submission(
 
 
 def _content(content: Content) -> dict[str, object]:
-    return {"text": content} if isinstance(content, str) else {"parts": parts_of(content)}
+    return {"text": content} if isinstance(content, str) else {"parts": input_parts(content)}
 
 
 def _filtered(filter: SessionFilter) -> dict[str, str | int]:

@@ -1,7 +1,7 @@
 """Content: the parts of a message, and the bodies that an agent streams."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -141,13 +141,15 @@ HIDDEN_KINDS = frozenset({"input_refused", "repeated_call", "thought_signature"}
 
 Part = Text | Thought | ToolCall | ToolResult | Attachment | Custom
 Body = Text | Thought | ToolCall | ToolResult | Custom | Usage
-Content = str | Part | Sequence[Part]
+PartsLike = str | Part | Sequence[Part]
+# An input as callers pass it; `input_parts` reads the dictionaries, which have the shape of OpenAI's API.
+Content = PartsLike | Mapping[str, Json] | Sequence[str | Part | Mapping[str, Json]]
 
 _PARTS = (Text, Thought, ToolCall, ToolResult, Attachment, Custom)
 BODIES = (Text, Thought, ToolCall, ToolResult, Custom, Usage)
 
 
-def parts_of(content: Content) -> tuple[Part, ...]:
+def parts_of(content: PartsLike) -> tuple[Part, ...]:
     """Content as a tuple of parts, its stored form.
 
     Raises:

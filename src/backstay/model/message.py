@@ -2,7 +2,7 @@
 
 import msgspec
 
-from backstay.model.content import Content, Part, Role, parts_of, text_of
+from backstay.model.content import Part, PartsLike, Role, parts_of, text_of
 from backstay.model.ids import MessageId, TurnId, WindowId
 
 
@@ -52,22 +52,22 @@ class NewMessage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return text_of(self.parts)
 
 
-def user(content: Content) -> NewMessage:
+def user(content: PartsLike) -> NewMessage:
     """A message of a person. Raises `InvalidPayload` if the content is not text or parts."""
     return NewMessage(role="user", parts=parts_of(content))
 
 
-def assistant(content: Content) -> NewMessage:
+def assistant(content: PartsLike) -> NewMessage:
     """A message of an agent. Raises `InvalidPayload` if the content is not text or parts."""
     return NewMessage(role="assistant", parts=parts_of(content))
 
 
-def tool(content: Content) -> NewMessage:
+def tool(content: PartsLike) -> NewMessage:
     """A message with the results of tools. Raises `InvalidPayload` if the content is not text or parts."""
     return NewMessage(role="tool", parts=parts_of(content))
 
 
-def summary(content: Content) -> NewMessage:
+def summary(content: PartsLike) -> NewMessage:
     """A message that replaces the messages before a compaction. Raises `InvalidPayload` if the content is invalid."""
     return NewMessage(role="summary", parts=parts_of(content))
 

@@ -192,7 +192,7 @@ class OwnerSessions(OwnerSchedules):
 
         Args:
             to: A session id, an address, whose session is created if needed, or "new" for a new session.
-            content: The message.
+            content: The message: text, or a list of texts, attachments and dictionaries of OpenAI's API.
             agent: The agent that answers. None: the agent of the last turn of the session, or else `default`.
             request_id: Names one request of its owner. Repeating it returns the same turn, even if the address points
                 to another session by now. Begin it with platform and chat (`telegram/42/1001`).

@@ -63,7 +63,7 @@ class Session:
         """Send a message. It is durable when this returns; the agent answers in the background.
 
         Args:
-            content: The message.
+            content: The message: text, or a list of texts, attachments and dictionaries of OpenAI's API.
             agent: The agent that answers; None: the agent of this handle.
             request_id: Identifies the request among all requests of the owner. Repeating it returns the first turn.
             if_busy: The policy if a turn runs or waits in the session.
@@ -97,7 +97,7 @@ class Session:
         """Send a message to the running turn. If the turn never takes it, it is the next turn of the same agent.
 
         Args:
-            content: The message.
+            content: The message: text, or a list of texts, attachments and dictionaries of OpenAI's API.
             request_id: Identifies the request among all requests of the owner. Repeating it returns the first turn.
 
         Returns:

@@ -171,14 +171,23 @@ def test_a_session_with_nothing_to_compact_is_unchanged(client: httpx2.Client) -
     assert compacted.json()["id"] == before["window"]
 
 
-def test_messages_of_an_agent_elsewhere_are_recorded_once(client: httpx2.Client) -> None:
+OUR_MESSAGES = [
+    {"role": "user", "parts": [{"type": "text", "text": "what time is it?"}]},
+    {"role": "assistant", "parts": [{"type": "tool_call", "id": "c1", "name": "clock"}]},
+    {"role": "tool", "parts": [{"type": "tool_result", "id": "c1", "output": "noon"}]},
+    {"role": "assistant", "parts": [{"type": "text", "text": "noon"}], "partial": True},
+]
+OPENAI_MESSAGES = [
+    {"role": "user", "content": [{"type": "text", "text": "what time is it?"}]},
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "function": {"name": "clock"}}]},
+    {"role": "tool", "tool_call_id": "c1", "content": "noon"},
+    {"role": "assistant", "content": "noon", "refusal": None},
+]
+
+
+@pytest.mark.parametrize("messages", [OUR_MESSAGES, OPENAI_MESSAGES], ids=["ours", "OpenAI's"])
+def test_messages_of_an_agent_elsewhere_are_recorded_once(client: httpx2.Client, messages: list[object]) -> None:
     session = new_session(client)
-    messages = [
-        {"role": "user", "parts": [{"type": "text", "text": "what time is it?"}]},
-        {"role": "assistant", "parts": [{"type": "tool_call", "id": "c1", "name": "clock"}]},
-        {"role": "tool", "parts": [{"type": "tool_result", "id": "c1", "output": "noon"}]},
-        {"role": "assistant", "parts": [{"type": "text", "text": "noon"}]},
-    ]
 
     first, again = (
         client.post(
@@ -190,6 +199,27 @@ def test_messages_of_an_agent_elsewhere_are_recorded_once(client: httpx2.Client)
     assert (first["repeated"], again["repeated"]) == (False, True)
     assert first["turn"]["id"] == again["turn"]["id"]
     assert [message["role"] for message in read(client, session)] == ["user", "assistant", "tool", "assistant"]
+    assert read(client, session)[2]["parts"] == [{"type": "tool_result", "id": "c1", "output": "noon"}]
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        ({"role": "user"}, "messages[0] has no content"),
+        ({"role": "user", "content": [{"type": "image_url"}]}, "messages[0].content[0] is of type 'image_url'"),
+        ({"role": "user", "content": "a", "parts": [{"type": "text", "text": "b"}]}, "either `parts` or `content`"),
+        ({"role": "user", "content": [{"type": "attachment"}]}, "messages[0].content[0] is not an attachment"),
+    ],
+)
+def test_a_malformed_message_is_not_recorded(client: httpx2.Client, message: object, says: str) -> None:
+    session = new_session(client)
+
+    refused = client.post(f"/api/sessions/{session}/record", json={"messages": [message]})
+
+    assert refused.status_code == 422
+    assert says in refused.json()["title"] + refused.json().get("detail", "")
+    assert read(client, session) == []
 
 
 @pytest.mark.parametrize("approved", [True, False])

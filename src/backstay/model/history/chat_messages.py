@@ -1,9 +1,24 @@
 """Messages in the shape of OpenAI's Chat Completions API: dictionaries with a role and a content."""
 
 from collections.abc import Mapping, Sequence
+from typing import cast
+
+import msgspec
 
 from backstay.errors import InvalidPayload
-from backstay.model.content import Content, Json, Part, Role, Text, Thought, ToolCall, ToolResult, parts_of
+from backstay.model.content import (
+    Attachment,
+    Content,
+    Json,
+    Part,
+    PartsLike,
+    Role,
+    Text,
+    Thought,
+    ToolCall,
+    ToolResult,
+    parts_of,
+)
 from backstay.model.history.call_arguments import parse_arguments
 from backstay.model.message import NewMessage
 
@@ -37,6 +52,35 @@ def new_messages(messages: Sequence[MessageLike]) -> list[NewMessage]:
         message if isinstance(message, NewMessage) else _converted(message, f"messages[{index}]")
         for index, message in enumerate(messages)
     ]
+
+
+def input_parts(content: Content) -> tuple[Part, ...]:
+    """The parts of an input: text, or a list of texts, parts of ours and dictionaries of the shape of OpenAI's API.
+
+    A dictionary is a message of the role "user", or one part of the content of such a message.
+
+    Raises:
+        InvalidPayload: It is none of these; the error names the part.
+    """
+    if isinstance(content, str):
+        return parts_of(content)
+    if isinstance(content, Mapping):
+        return _input(content, "content")
+    if isinstance(content, Sequence) and any(isinstance(part, Mapping | str) for part in content):
+        return tuple(part for index, given in enumerate(content) for part in _input(given, f"content[{index}]"))
+    return parts_of(cast("PartsLike", content))
+
+
+def _input(given: PartsLike | Mapping[str, Json], where: str) -> tuple[Part, ...]:
+    if not (isinstance(given, Mapping) and "role" in given):
+        return (_part(given, where),)
+    message = _converted(given, where)
+    if message.role != "user":
+        raise InvalidPayload(
+            f"{where} has the role {given['role']!r}",
+            hint='Send messages of the role "user"; `record` adds finished messages of every role.',
+        )
+    return message.parts
 
 
 def _converted(message: Mapping[str, Json], where: str) -> NewMessage:
@@ -75,13 +119,23 @@ def _part(part: Json, where: str) -> Part:
     """A text of a content list, or a part of ours, such as an attachment."""
     if not isinstance(part, Mapping):
         return _own(part, where)
+    if part.get("type") == "attachment":
+        return _attachment(part, where)
     field = _TEXTS.get(str(part.get("type")))
     if field is None:
         raise InvalidPayload(f"{where} is of type {str(part.get('type'))[:64]!r}, which is not text", hint=_FILES)
     return Text(_text(part.get(field), f"{where}.{field}"))
 
 
-def _own(part: Content, where: str) -> Part:
+def _attachment(part: Mapping[str, Json], where: str) -> Attachment:
+    """An attachment as JSON, which has no shape of its own in OpenAI's API."""
+    try:
+        return msgspec.convert(part, Attachment)
+    except msgspec.ValidationError as error:
+        raise InvalidPayload(f"{where} is not an attachment: {error}", hint=_FILES) from error
+
+
+def _own(part: PartsLike, where: str) -> Part:
     try:
         (only,) = parts_of(part)
     except (InvalidPayload, ValueError) as error:

@@ -8,7 +8,6 @@ from msgspec import Meta
 from backstay.errors import InvalidPayload
 from backstay.model.addresses.address import Address
 from backstay.model.ids import MessageId, SessionId, TurnId
-from backstay.model.message import NewMessage
 from backstay.model.session import SessionInfo, Ttl
 from backstay.model.turn import IfBusy, ToolCallRecord, TurnInfo, TurnState
 from backstay.runtime.turn_handle import Turn
@@ -16,7 +15,7 @@ from backstay.server.auth.agent_roots import client_address
 from backstay.server.http.api_request import ApiRequest, ApiResponse, NoInput
 from backstay.server.http.operation import AnyOperation, Operation
 from backstay.server.http.problems import invalid
-from backstay.server.routes.message_content import MessageBody, content_of
+from backstay.server.routes.message_content import FinishedMessage, MessageBody, content_of, message_of
 from backstay.store import commands
 
 B = TypeVar("B")
@@ -48,7 +47,7 @@ class SentTurn(NewTurn, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Finished messages of an agent that runs elsewhere."""
 
-    messages: Annotated[tuple[NewMessage, ...], Meta(min_length=1)]
+    messages: Annotated[tuple[FinishedMessage, ...], Meta(min_length=1)]
     if_busy: IfBusy = "enqueue"
 
 
@@ -166,7 +165,7 @@ async def steer(call: ApiRequest[MessageBody, NoInput]) -> ApiResponse:
 async def record(call: ApiRequest[Record, NoInput]) -> ApiResponse:
     """Record messages of an agent that runs elsewhere."""
     recorded = await call.owned.handle(call.session).record(
-        call.body.messages,
+        [message_of(message) for message in call.body.messages],
         request_id=call.request_id,
         if_busy=call.body.if_busy,
         expect_revision=call.expected_revision,

@@ -7,7 +7,7 @@ is.
 from backstay.errors import ConfigError, InvalidPayload
 from backstay.model.addresses.address import Address
 from backstay.model.codec import check_name, check_text
-from backstay.model.content import Content, parts_of
+from backstay.model.content import PartsLike, parts_of
 from backstay.model.gateways.arrival import Arrival, GatheredArrival, Received
 from backstay.model.gateways.delivery import Delivery, EndedTurns, Ending, PartResult, Receipt
 from backstay.model.gateways.gateway import GatewayInfo, OpenGateway, PollerHealth
@@ -188,7 +188,7 @@ def move_cursor(gateway: OpenGateway, cursor: str) -> Write[None]:
     )
 
 
-def fetched(gateway: OpenGateway, arrival: str, content: Content) -> Write[TurnInfo | None]:
+def fetched(gateway: OpenGateway, arrival: str, content: PartsLike) -> Write[TurnInfo | None]:
     """Replace the content of a gathered message: its files are fetched, or cannot be.
 
     Args:

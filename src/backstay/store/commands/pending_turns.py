@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from backstay.model.content import Content, parts_of
+from backstay.model.content import Content
+from backstay.model.history.chat_messages import input_parts
 from backstay.model.ids import SessionId, TurnId, check_session_id, check_turn_id
 from backstay.model.turn import ToolCallRecord, TurnInfo
 from backstay.store.commands.command import Write
@@ -52,7 +53,7 @@ def edit_waiting(turn: TurnId, content: Content, *, owner: str) -> Write[TurnInf
         InvalidPayload: The input is not valid.
         TooLarge: The input is too long.
     """
-    which, parts = check_turn_id(turn), parts_of(content)
+    which, parts = check_turn_id(turn), input_parts(content)
     return Write(
         name="edit_waiting",
         owner=owner,

@@ -6,8 +6,8 @@ from typing import Literal
 from backstay.errors import InvalidPayload
 from backstay.model.addresses.address import Address
 from backstay.model.codec import check_name
-from backstay.model.content import Content, parts_of
-from backstay.model.history.chat_messages import MessageLike, new_messages
+from backstay.model.content import Content
+from backstay.model.history.chat_messages import MessageLike, input_parts, new_messages
 from backstay.model.ids import MessageId, SessionId, check_message_id, check_session_id
 from backstay.model.session import Ttl
 from backstay.model.turn import Accepted, IfBusy, Recorded, TurnInfo
@@ -35,7 +35,7 @@ def submit(
 
     Args:
         to: A session, or an address, whose session is created if needed, or "new" for a new session.
-        content: The input.
+        content: The input: text, parts, or a dictionary of the Chat Completions API with the role "user".
         owner: The owner of the session.
         agent: The agent that answers. None: the agent of the last turn of the session, or else `default`.
         request_id: Identifies the request among all requests of the owner. Repeating it returns the first turn and
@@ -73,7 +73,7 @@ def submit(
         start=check_start(start),
         allow_unserved=allow_unserved,
     )
-    parts = parts_of(content)
+    parts = input_parts(content)
     return Write(
         name="submit",
         owner=owner,
@@ -234,7 +234,7 @@ def edit(
         start=check_start(start),
         allow_unserved=allow_unserved,
     )
-    which, parts = check_message_id(message), parts_of(content)
+    which, parts = check_message_id(message), input_parts(content)
     return Write(
         name="edit",
         owner=owner,
