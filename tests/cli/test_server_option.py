@@ -45,7 +45,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
     "follow": (("{}", "--once"), "turn_recorded"),
     "search": (("two",), "two"),
     "lineage": (("{}",), "began"),
-    "waiting": (("{}",), ""),
+    "waiting": (("{asking}",), "`backstay approve {asking}`"),
     "cancel": (("{busy}",), "cancelled"),
     "compact": (("{}", "--keep", "100000"), "was not compacted"),
     "resume": (("{}",), "was not interrupted"),
@@ -177,7 +177,12 @@ def test_show_tells_turns_outcomes_and_calls_that_may_have_run(shared: RunningSe
     assert far(tmp_path, server, "cancel", asking).code == 0
     after = far(tmp_path, server, "show", asking, "--json").json
     assert [turn["outcome"]["type"] for turn in after["turns"]] == ["cancelled"]
-    assert "The last turn was cancelled" in far(tmp_path, server, "show", asking).out
+    ended = far(tmp_path, server, "show", asking).out
+    assert "The last turn was cancelled" in ended
+    assert "waits for approval" not in ended
+
+    failed = far(tmp_path, server, "send", "--agent", "scripted", "--json", "fail no luck").json["session"]
+    assert "The last turn failed: " in far(tmp_path, server, "show", failed).out
 
 
 class Holder(socketserver.ThreadingTCPServer):

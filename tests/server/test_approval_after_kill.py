@@ -144,9 +144,15 @@ async def test_a_resumed_turn_asks_again_and_the_person_can_still_decide(
 def test_the_command_line_approves_and_prints_the_rest_of_the_answer(
     tmp_path: Path, place: Place, cut_off: CutOff
 ) -> None:
+    listed = run_cli_in(tmp_path, place, "waiting", "--owner", ME).out
+    assert cut_off.session in listed
+    assert f"waits for approval: `backstay approve {cut_off.session}`" in listed
+
     done = run_cli_in(tmp_path, place, "approve", cut_off.session, "--agent", "scripted", "--owner", ME)
 
-    assert (done.code, done.err.count("not served here")) == (0, 0)
+    # Nor does it ask for the decision that was just made.
+    assert (done.code, done.err.count("not served here"), done.err.count("waits for approval")) == (0, 0, 0)
+    assert run_cli_in(tmp_path, place, "waiting", "--owner", ME).out == ""
     assert "a person agreed: May I?" in done.out
     again = run_cli_in(tmp_path, place, "approve", cut_off.session, "--owner", ME)
     assert (again.code, "waits for approval" in again.err) == (1, True)
@@ -176,11 +182,14 @@ def test_the_command_line_decides_on_a_server_that_was_killed_and_started_again(
         def on_server(*command: str) -> CommandResult:
             return run_cli_in(tmp_path, None, *command, "--server", served.url, BACKSTAY_TOKEN=served.token)
 
+        listed = on_server("waiting", "--json")
         nothing = on_server("approve", cut_off.session, "--run-again")
         denied = on_server("deny", cut_off.session, "--no-wait", "--json")
         resumed = on_server("resume", cut_off.session, "--json")
         again = on_server("approve", cut_off.session)
 
+    [work] = json.loads(listed.out)["sessions"]
+    assert (work["session"], [call["call"] for call in work["calls"]]) == (cut_off.session, [cut_off.call])
     assert (nothing.code, "may have run" in nothing.err) == (1, True)
     assert json.loads(denied.out)["call"] == cut_off.call
     assert "denied by a person" in json.loads(resumed.out)["text"]

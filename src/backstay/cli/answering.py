@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 from msgspec import Struct
 
+from backstay.cli.open_calls import asks, decide_commands
 from backstay.cli.options import CommandOptions, F
 from backstay.cli.output import conversation_text, exit_status, safe_text, screen
 from backstay.cli.output.exit_status import Exit
@@ -18,11 +19,11 @@ from backstay.cli.output.tracebacks import tracebacks
 from backstay.config import SCRIPTED
 from backstay.errors import InvalidPayload, TooLarge
 from backstay.model.codec import encode_parts
-from backstay.model.content import Content, Text, Usage, check_input, parts_of
+from backstay.model.content import Content, Text, ToolCall, Usage, check_input, parts_of
 from backstay.model.event import Event, TextDelta, ToolCalled, ToolReturned, TurnFolded, TurnRecorded
 from backstay.model.ids import SessionId, TurnId
 from backstay.model.limits import Limits
-from backstay.model.turn import Cancelled, Completed, Failed, Interrupted, Outcome
+from backstay.model.turn import Completed, Failed, Outcome
 from backstay.runtime.blocking import BlockingApp, BlockingTurn, open_blocking
 from backstay.runtime.titles import first_words
 
@@ -97,7 +98,7 @@ def agent_options(options: CommandOptions, agent: str | None) -> AgentOptions:
         return AgentOptions(options.settings.agent, None)
     name, mark, _ = agent.partition("=")
     is_named = bool(mark) and ":" not in name and "/" not in name
-    if is_named or ":" in agent or agent == SCRIPTED:
+    if is_named or ":" in agent or (agent == SCRIPTED and options.server is None):
         return AgentOptions((agent,), name if is_named else None)
     return AgentOptions(options.settings.agent, agent)
 
@@ -180,7 +181,7 @@ def print_accepted(options: CommandOptions, turn: AnyTurn) -> None:
 
 def print_answer(options: CommandOptions, turn: AnyTurn) -> Exit:
     """Print the answer as it arrives; return the exit status for the outcome. Ctrl-C cancels the turn."""
-    printer = _AnswerPrinter(quiet=options.json)
+    printer = _AnswerPrinter(turn, quiet=options.json)
     try:
         for event in turn.events():
             printer.add(event)
@@ -197,19 +198,16 @@ def print_answer(options: CommandOptions, turn: AnyTurn) -> Exit:
     elif not isinstance(outcome, Completed):
         reason = f": {outcome.reason}" if outcome.reason else ""
         hint = f" ({outcome.hint})" if isinstance(outcome, Failed) and outcome.hint else ""
-        click.echo(safe_text.one_line(f"the turn {_outcome_text(outcome)}{reason}{hint}"), err=True)
+        click.echo(safe_text.one_line(f"the turn {conversation_text.ending(outcome)}{reason}{hint}"), err=True)
     return exit_status.ENDINGS[type(outcome)]
-
-
-def _outcome_text(outcome: Outcome) -> str:
-    return {Failed: "failed", Cancelled: "was cancelled", Interrupted: "was interrupted"}[type(outcome)]
 
 
 class _AnswerPrinter:
     """Prints an agent's text to standard output, and its tool calls as notes."""
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self, turn: AnyTurn, *, quiet: bool) -> None:
         self.part_text: list[str] = []
+        self._turn = turn
         self._quiet = quiet
 
     def add(self, event: Event) -> None:
@@ -219,7 +217,7 @@ class _AnswerPrinter:
             case ToolCalled(call=call):
                 self._print_note(conversation_text.part_text(call))
                 if call.approval:
-                    self._note_approval(event.session, call.name)
+                    self._note_approval(event.session, call)
             case ToolReturned(result=result):
                 self._print_note(conversation_text.part_text(result))
             case TurnFolded(messages=messages) | TurnRecorded(messages=messages):
@@ -243,11 +241,12 @@ class _AnswerPrinter:
         if not self._quiet:
             screen.note(text)
 
-    def _note_approval(self, session: SessionId, tool: str) -> None:
+    def _note_approval(self, session: SessionId, call: ToolCall) -> None:
         """Name the approval that the command waits for. Printed also for scripts: the command may wait forever."""
-        if not self._quiet:
-            decide = f"`backstay approve {session}` or `backstay deny {session}`"
-            click.echo(safe_text.one_line(f"{tool} waits for approval: run {decide} in another terminal."), err=True)
+        # A call that was shown before, as after `backstay approve`, may be decided already.
+        if not self._quiet and any(asks(made) for made in self._turn.calls() if made.call == call.id):
+            waits = f"{call.name} waits for approval: run {decide_commands(session)} in another terminal."
+            click.echo(safe_text.one_line(waits), err=True)
 
 
 def finish(ending: Exit) -> None:

@@ -36,7 +36,7 @@ _VERBS = {
     "at": ("commands.schedule_verbs", "at", "Send a message at a moment."),
     "every": ("commands.schedule_verbs", "every", "Send a message again and again."),
     "schedules": ("commands.schedule_verbs", "schedules", "List, pause, resume, run and delete schedules."),
-    "waiting": ("commands.queue_commands", "waiting", "List the turns that run and wait."),
+    "waiting": ("commands.queue_commands", "waiting", "List turns that run and wait, and calls to approve."),
     "cancel": ("commands.queue_commands", "cancel", "Cancel the running turn of a session, in any process."),
     "compact": ("commands.queue_commands", "compact", "Summarise all messages of a session but the last ones."),
     "undo": ("commands.history_commands", "undo", "Undo the last turn."),

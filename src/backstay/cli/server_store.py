@@ -10,6 +10,7 @@ from backstay.errors import NothingToDo
 from backstay.model.addresses.address import Address
 from backstay.model.documents.document import Imported
 from backstay.model.event import START, Cursor, EventPage, FeedPage
+from backstay.model.history.snapshot import SessionBadge
 from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
 from backstay.model.message import MessagePage
 from backstay.model.search.results import SearchPage
@@ -53,6 +54,9 @@ class ServerStore:
         self, *, owner: str, filter: SessionFilter = _ANY, after: SessionCursor | None = None, limit: int = 50
     ) -> SessionPage:
         return self._client.sessions(filter, after=after, limit=limit)
+
+    def badges(self, sessions: Sequence[SessionId], *, owner: str) -> tuple[SessionBadge, ...]:
+        return self._client.run(api_calls.badges(sessions)).badges
 
     def search(
         self,

@@ -6,6 +6,7 @@ from typing import BinaryIO, Protocol
 from backstay.model.addresses.address import Address
 from backstay.model.documents.document import Imported
 from backstay.model.event import Cursor, EventPage, FeedPage
+from backstay.model.history.snapshot import SessionBadge
 from backstay.model.ids import MessageId, SessionId, TurnId, WindowId
 from backstay.model.message import MessagePage
 from backstay.model.search.results import SearchPage
@@ -26,6 +27,7 @@ class SessionStore(Protocol):
     def list(
         self, *, owner: str, filter: SessionFilter = ..., after: SessionCursor | None = None, limit: int = 50
     ) -> SessionPage: ...
+    def badges(self, sessions: Sequence[SessionId], *, owner: str) -> tuple[SessionBadge, ...]: ...
     def search(
         self,
         text: str,

@@ -6,6 +6,7 @@ from contextlib import suppress
 import click
 
 from backstay.cli.commands.list_command import state_of
+from backstay.cli.open_calls import asks, can_be_decided
 from backstay.cli.options import CommandOptions, session_options
 from backstay.cli.output import conversation_text, safe_text, screen
 from backstay.cli.session_names import SESSION, find, window_of
@@ -91,16 +92,18 @@ def _turns(store: SessionStore, session: SessionInfo, messages: Sequence[Message
 def _state(turns: Sequence[TurnInfo], calls: Sequence[ToolCallRecord]) -> None:
     """Print the state before the next message: the outcome of the last turn and the states of its calls."""
     facts: list[str] = []
-    ended = [turn for turn in turns if turn.outcome is not None]
-    if ended and not isinstance(ended[-1].outcome, Completed):
-        outcome = ended[-1].outcome
-        reason = safe_text.one_line(outcome.reason) if outcome is not None else ""
-        facts.append(f"The last turn was {type(outcome).__name__.lower()}{': ' if reason else ''}{reason}")
+    outcomes = [turn.outcome for turn in turns if turn.outcome is not None]
+    if outcomes and not isinstance(outcomes[-1], Completed):
+        reason = safe_text.one_line(outcomes[-1].reason)
+        facts.append(f"The last turn {conversation_text.ending(outcomes[-1])}{': ' if reason else ''}{reason}")
+    started = [turn for turn in turns if turn.state != "waiting"]
+    # A call of an earlier turn can no longer be decided: the session went on without it.
+    open_turn = started[-1].id if started and can_be_decided(started[-1]) else None
     for call in calls:
         name = safe_text.one_line(f"{call.name} ({call.call})")
         if call.effect == "unknown":
             facts.append(f"{name} may have run: it has no result.")
-        elif call.approval == "asked":
+        elif asks(call) and call.turn == open_turn:
             facts.append(f"{name} waits for approval: `backstay approve` or `backstay deny`.")
     facts += [f"{one.id} {'is held' if one.held else 'waits'}." for one in turns if one.state == "waiting"]
     if facts:

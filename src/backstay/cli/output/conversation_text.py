@@ -9,7 +9,7 @@ from backstay.cli.output import safe_text, screen
 from backstay.model.content import HIDDEN_KINDS, Attachment, Custom, Json, Part, Text, Thought, ToolCall, ToolResult
 from backstay.model.ids import TurnId
 from backstay.model.message import Message
-from backstay.model.turn import ToolCallRecord
+from backstay.model.turn import Cancelled, Completed, Failed, Interrupted, Outcome, ToolCallRecord
 
 AUTHORS = {"user": "you", "assistant": "agent", "tool": "tool", "system": "system", "summary": "summary"}
 _LONG = 2_000
@@ -21,6 +21,19 @@ Durations = Mapping[tuple[TurnId | None, str], int]
 def author(message: Message) -> str:
     """Return the role of the author, and whether the message was interrupted."""
     return AUTHORS[message.role] + (" (interrupted)" if message.partial else "")
+
+
+def ending(outcome: Outcome) -> str:
+    """Return how a turn ended, as the predicate of a sentence."""
+    match outcome:
+        case Completed():
+            return "completed"
+        case Failed():
+            return "failed"
+        case Cancelled():
+            return "was cancelled"
+        case Interrupted():
+            return "was interrupted"
 
 
 def durations(calls: Iterable[ToolCallRecord]) -> Durations:
