@@ -17,7 +17,7 @@ from backstay.store.postgres.protocol.values import Converter, register_widths
 
 OLDEST_SERVER = 140_000
 
-_LOOK = """
+_CHECK = """
 SELECT CAST(current_setting('server_version_num') AS int), current_setting('fsync'), pg_backend_pid(),
     current_setting('synchronous_commit'), current_setting('server_encoding')
 """
@@ -30,14 +30,14 @@ class TimedCursor(psycopg.Cursor[TupleRow]):
     """A cursor that records since when an answer is awaited."""
 
     def execute(self, *arguments: Any, **options: Any) -> Self:  # Any: the driver's own
-        wire = self.connection
-        if not isinstance(wire, ServerConnection):
+        connection = self.connection
+        if not isinstance(connection, ServerConnection):
             return super().execute(*arguments, **options)
-        wire.busy = time.monotonic()
+        connection.busy = time.monotonic()
         try:
             return super().execute(*arguments, **options)
         finally:
-            wire.busy = 0.0
+            connection.busy = 0.0
 
 
 class ServerConnection(psycopg.Connection[TupleRow]):
@@ -60,7 +60,7 @@ class ServerConnection(psycopg.Connection[TupleRow]):
     light_opening: tuple[bytes, ...]
 
     @classmethod
-    def connect(  # type: ignore[override]  # the pool hands on what it was given for us
+    def connect(  # type: ignore[override]  # the pool passes our arguments on
         cls,
         conninfo: str = "",
         *,
@@ -71,28 +71,28 @@ class ServerConnection(psycopg.Connection[TupleRow]):
     ) -> Self:
         """Connect and check the server; a failure is reported to the callers that wait for the pool."""
         try:
-            wire = super().connect(conninfo, autocommit=True, **options)
-            wire.writer, wire.number, wire.committed, wire.busy = name(), 0, None, 0.0
-            wire.prepared, wire.converter = PreparedStatements(), Converter()
-            wire.look(settings)
+            connection = super().connect(conninfo, autocommit=True, **options)
+            connection.writer, connection.number, connection.committed, connection.busy = name(), 0, None, 0.0
+            connection.prepared, connection.converter = PreparedStatements(), Converter()
+            connection.check(settings)
         except (psycopg.Error, ConfigError) as error:
             failed(error)
             raise
         failed(None)
-        return wire
+        return connection
 
-    def look(self, settings: Mapping[str, str]) -> None:
+    def check(self, settings: Mapping[str, str]) -> None:
         """Check the server, and choose the settings of the connection."""
         register_widths(self.adapters)
         self.cursor_factory = TimedCursor
-        row = self.execute(_LOOK).fetchone()
+        row = self.execute(_CHECK).fetchone()
         if row is None:
             raise psycopg.OperationalError("the server sent no answer")
         self.version, fsync, process, commits, encoding = row
         self._refuse_unfit(fsync, encoding)
-        self._agree(settings, commits, pooled=process != self.info.backend_pid)
+        self._set_openings(settings, commits, pooled=process != self.info.backend_pid)
 
-    def _agree(self, settings: Mapping[str, str], commits: str, *, pooled: bool) -> None:
+    def _set_openings(self, settings: Mapping[str, str], commits: str, *, pooled: bool) -> None:
         """Set the statements with which every transaction begins."""
         timeouts = tuple(f"SET LOCAL {name} = '{value}'".encode() for name, value in settings.items())
         self.direct = self.prepared.kept = not pooled
@@ -165,10 +165,10 @@ class Watchdog:
         self._thread: threading.Thread | None = None
 
     @contextmanager
-    def watching(self, wire: ServerConnection) -> Iterator[None]:
+    def watching(self, connection: ServerConnection) -> Iterator[None]:
         """Inside the block no query on this connection is awaited much longer than this many seconds."""
         with self._lock:
-            self._wires.add(wire)
+            self._wires.add(connection)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="backstay-watchdog", daemon=True)
                 self._thread.start()
@@ -176,7 +176,7 @@ class Watchdog:
             yield
         finally:
             with self._lock:
-                self._wires.discard(wire)
+                self._wires.discard(connection)
 
     @property
     def watched(self) -> int:
@@ -191,6 +191,10 @@ class Watchdog:
         while not self._closed.wait(min(1.0, self._seconds / 4)):
             now = time.monotonic()
             with self._lock:
-                late = [wire for wire in self._wires if wire.busy and now - wire.busy >= self._seconds]
-            for wire in late:
-                wire.close_socket()
+                late = [
+                    connection
+                    for connection in self._wires
+                    if connection.busy and now - connection.busy >= self._seconds
+                ]
+            for connection in late:
+                connection.close_socket()

@@ -99,7 +99,7 @@ class PostgresDatabase:
             min_size=0,
             max_size=target.connections,
             open=False,
-            # A caller that waits for a connection asks again. The pool need not retry by itself, with growing delays.
+            # A waiting caller requests a connection again. The pool need not retry by itself, with growing delays.
             reconnect_timeout=0.0,
             num_workers=1,
         )
@@ -128,41 +128,47 @@ class PostgresDatabase:
 
         The work returns with its result how the transaction must end. `set_time` gets the server's time.
         """
-        return self._until_decided(lambda wire: self._transact(wire, work, durable=durable, set_time=set_time))
+        return self._until_decided(
+            lambda connection: self._transact(connection, work, durable=durable, set_time=set_time)
+        )
 
     def _transact(
-        self, wire: ServerConnection, work: Writing[T], *, durable: bool, set_time: Callable[[int], None]
+        self, connection: ServerConnection, work: Writing[T], *, durable: bool, set_time: Callable[[int], None]
     ) -> tuple[T, Ending]:
         # The number grows first, so that a lost commit is never mistaken for an earlier one of this connection.
-        wire.number += 1
-        pipeline = Pipeline(wire)
+        connection.number += 1
+        pipeline = Pipeline(connection)
         try:
-            self._begin(pipeline, wire, durable=durable, set_time=set_time)
+            self._begin(pipeline, connection, durable=durable, set_time=set_time)
             value, ending = work(pipeline)
             if ending == "confirm":
-                self._restore_mark(pipeline, wire)
+                self._restore_mark(pipeline, connection)
             if ending != "undo":
-                self._commit(pipeline, wire, (value, ending))
+                self._commit(pipeline, connection, (value, ending))
         except BaseException:
-            wire.roll_back()
+            connection.roll_back()
             raise
         if ending == "undo":
-            wire.roll_back()
+            connection.roll_back()
         elif ending == "commit":
-            wire.committed = wire.number
+            connection.committed = connection.number
         return value, ending
 
     @staticmethod
-    def _begin(pipeline: Pipeline, wire: ServerConnection, *, durable: bool, set_time: Callable[[int], None]) -> None:
+    def _begin(
+        pipeline: Pipeline, connection: ServerConnection, *, durable: bool, set_time: Callable[[int], None]
+    ) -> None:
         """Begin the transaction together with the first statement of the work."""
-        for text in wire.opening if durable else wire.light_opening:
+        for text in connection.opening if durable else connection.light_opening:
             pipeline.queue(text)
         pipeline.queue(
-            _MARK, (wire.writer, wire.number), receiver=lambda rows: set_time(msgspec.convert(rows[0][0], int))
+            _MARK,
+            (connection.writer, connection.number),
+            receiver=lambda rows: set_time(msgspec.convert(rows[0][0], int)),
         )
 
     @staticmethod
-    def _commit(pipeline: Pipeline, wire: ServerConnection, value: object) -> None:
+    def _commit(pipeline: Pipeline, connection: ServerConnection, value: object) -> None:
         """Commit, together with the last statements of the work.
 
         A Ctrl-C before this undoes the transaction; from here on it is deferred until the result is known.
@@ -173,18 +179,18 @@ class PostgresDatabase:
         try:
             with_ctrl_c_held(pipeline.commit)
         except psycopg.Error as error:
-            if pipeline.rejected or not lost(error, wire):
+            if pipeline.rejected or not lost(error, connection):
                 raise
-            raise Unanswered(wire.writer, wire.number, value) from error
+            raise Unanswered(connection.writer, connection.number, value) from error
 
     @staticmethod
-    def _restore_mark(pipeline: Pipeline, wire: ServerConnection) -> None:
+    def _restore_mark(pipeline: Pipeline, connection: ServerConnection) -> None:
         # If the answer to this commit is lost, the look-up finds another number, and the work is run again: it changes
         # nothing.
-        if wire.committed is None:
-            pipeline.queue(_REMOVE_MARK, (wire.writer,))
+        if connection.committed is None:
+            pipeline.queue(_REMOVE_MARK, (connection.writer,))
         else:
-            pipeline.queue(_UNMARK, (wire.writer, wire.committed))
+            pipeline.queue(_UNMARK, (connection.writer, connection.committed))
 
     def _look_up(self, lost: Unanswered, deadline: float) -> bool:
         """Whether a transaction whose answer was lost has happened.
@@ -206,40 +212,40 @@ class PostgresDatabase:
         deadline = time.monotonic() + self._seconds_until_due
         while True:
             try:
-                with self._wire(deadline) as wire:
-                    return self._find_mark(Pipeline(wire), wire, writer, number)
+                with self._connection(deadline) as connection:
+                    return self._find_mark(Pipeline(connection), connection, writer, number)
             except (psycopg.Error, StoreUnavailable) as error:
                 if time.monotonic() >= deadline or self._closed.is_set():
                     raise CommitUnknown(f"{self.target} was lost during a commit, and does not answer") from error
                 self._closed.wait(PAUSE)
 
     @staticmethod
-    def _find_mark(pipeline: Pipeline, wire: ServerConnection, writer: str, number: int) -> bool:
+    def _find_mark(pipeline: Pipeline, connection: ServerConnection, writer: str, number: int) -> bool:
         try:
-            for text in wire.opening:
+            for text in connection.opening:
                 pipeline.queue(text)
             ((found,),) = pipeline.rows(_LOOK_UP, (writer,))
             if found == number:
                 pipeline.commit()
         finally:
-            wire.roll_back()
+            connection.roll_back()
         return bool(found == number)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def read(self, work: Work[T]) -> T:
         """Run work that only reads, in the transaction that it begins for itself, if any."""
-        return self._until_decided(lambda wire: self._look(wire, work))
+        return self._until_decided(lambda connection: self._look(connection, work))
 
-    def _look(self, wire: ServerConnection, work: Work[T]) -> T:
-        pipeline = Pipeline(wire)
+    def _look(self, connection: ServerConnection, work: Work[T]) -> T:
+        pipeline = Pipeline(connection)
         try:
             found = work(pipeline)
-            if wire.in_transaction:
+            if connection.in_transaction:
                 pipeline.queue(b"COMMIT")
                 pipeline.flush()
         except BaseException:
-            wire.roll_back()
+            connection.roll_back()
             raise
         return found
 
@@ -248,7 +254,7 @@ class PostgresDatabase:
     def hint(self, name: str) -> None:
         """Notify listeners that this worker has committed. Nothing depends on it, so it may fail."""
         with suppress(BackstayError):
-            self._until_decided(lambda wire: wire.execute(_HINT.format(name=name).encode()))
+            self._until_decided(lambda connection: connection.execute(_HINT.format(name=name).encode()))
 
     # --- internal ---------------------------------------------------------------------------------------------------
 
@@ -258,9 +264,9 @@ class PostgresDatabase:
         last: Exception | None = None
         for tried in range(TRIES):
             unanswered: Unanswered | None = None
-            with self._wire(deadline) as wire:
+            with self._connection(deadline) as connection:
                 try:
-                    return attempt(wire)
+                    return attempt(connection)
                 except Unanswered as error:
                     last = unanswered = error
                 except Overtaken as error:
@@ -268,7 +274,7 @@ class PostgresDatabase:
                 except psycopg.Error as error:
                     last = error
                     if not overtaken(error):
-                        self._refuse(error, wire, deadline)
+                        self._refuse(error, connection, deadline)
             # Only now that the connection is returned: all may be lost at once, and each look-up needs another one.
             if unanswered is not None and self._look_up(unanswered, deadline):
                 return cast(T, unanswered.value)  # what the attempt would have returned
@@ -276,43 +282,43 @@ class PostgresDatabase:
             self._closed.wait(PAUSE if tried > self.target.connections else 0)
         raise StoreError(f"{self.target}: the transaction was overtaken {TRIES} times: {last}") from last
 
-    def _refuse(self, error: psycopg.Error, wire: ServerConnection, deadline: float) -> None:
+    def _refuse(self, error: psycopg.Error, connection: ServerConnection, deadline: float) -> None:
         """Raise, unless the connection was cut off and there is still time for another one."""
-        if not lost(error, wire) or time.monotonic() >= deadline:
+        if not lost(error, connection) or time.monotonic() >= deadline:
             raise translated(error, str(self.target)) from error
 
     @contextmanager
-    def _wire(self, deadline: float) -> Iterator[ServerConnection]:
-        wire = self._take(deadline)
+    def _connection(self, deadline: float) -> Iterator[ServerConnection]:
+        connection = self._take(deadline)
         try:
-            with self._watchdog.watching(wire):
-                yield wire
+            with self._watchdog.watching(connection):
+                yield connection
         finally:
-            self._give_back(wire)
+            self._give_back(connection)
 
-    def _give_back(self, wire: ServerConnection) -> None:
-        if wire.closed:
+    def _give_back(self, connection: ServerConnection) -> None:
+        if connection.closed:
             self.disconnected_at = time.monotonic_ns()
-        self._pool.putconn(wire)
+        self._pool.putconn(connection)
 
     def _take(self, deadline: float) -> ServerConnection:
         self._refuse_unusable()
         while True:
             self._failure = None
             try:
-                wire = self._pool.getconn(min(1.0, max(0.05, deadline - time.monotonic())))
+                connection = self._pool.getconn(min(1.0, max(0.05, deadline - time.monotonic())))
             except PoolTimeout:
                 if isinstance(self._failure, BackstayError):
                     raise self._failure from None
                 if time.monotonic() >= deadline:
-                    raise self._away() from self._failure
+                    raise self._no_connection() from self._failure
                 self._refuse_unusable()
             else:
-                if not wire.closed:
-                    return wire
-                self._give_back(wire)
+                if not connection.closed:
+                    return connection
+                self._give_back(connection)
 
-    def _away(self) -> BackstayError:
+    def _no_connection(self) -> BackstayError:
         if isinstance(self._failure, psycopg.Error):
             return translated(self._failure, str(self.target))
         if self._watchdog.watched < self.target.connections:

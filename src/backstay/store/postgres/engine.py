@@ -93,12 +93,12 @@ class PostgresEngine:
             raise
 
     def _open(self, steps: Sequence[PostgresMigration]) -> None:
-        with self._database.connect() as wire:
-            self._version = wire.version
-            self._schema, server_time = migrate(wire, str(self._database.target), steps)
+        with self._database.connect() as connection:
+            self._version = connection.version
+            self._schema, server_time = migrate(connection, str(self._database.target), steps)
             self._time.set_server_time(server_time)
             # Read now: later an event loop might have to wait for the answer.
-            row = wire.execute("SELECT host FROM hosts WHERE machine = %s", (machine(),)).fetchone()
+            row = connection.execute("SELECT host FROM hosts WHERE machine = %s", (machine(),)).fetchone()
             self.host: str = row[0] if row else machine()
 
     def write(

@@ -41,16 +41,16 @@ def shipped() -> tuple[PostgresMigration, ...]:
     )
 
 
-def migrate(wire: ServerConnection, location: str, steps: Sequence[PostgresMigration]) -> tuple[int, int]:
+def migrate(connection: ServerConnection, location: str, steps: Sequence[PostgresMigration]) -> tuple[int, int]:
     """Bring the database to the newest schema; returns its number, and the server's time."""
     try:
-        schema, server_time = _schema(wire, location)
+        schema, server_time = _schema(connection, location)
         if schema < steps[-1].number:
-            with wire.transaction():
+            with connection.transaction():
                 # In a large database a migration may take long; other processes that wait for it give up in time.
-                wire.execute("SET LOCAL statement_timeout = 0")
-                _apply(wire, location, steps)
-            schema, server_time = _schema(wire, location)
+                connection.execute("SET LOCAL statement_timeout = 0")
+                _apply(connection, location, steps)
+            schema, server_time = _schema(connection, location)
     except psycopg.Error as error:
         raise translated(error, location) from error
     if schema > steps[-1].number:
@@ -58,9 +58,9 @@ def migrate(wire: ServerConnection, location: str, steps: Sequence[PostgresMigra
     return schema, server_time
 
 
-def found_schema(wire: ServerConnection, location: str, steps: Sequence[PostgresMigration]) -> int:
+def found_schema(connection: ServerConnection, location: str, steps: Sequence[PostgresMigration]) -> int:
     """The number of the last applied migration, 0 for an empty database. Changes nothing."""
-    schema, _ = _schema(wire, location)
+    schema, _ = _schema(connection, location)
     if schema > steps[-1].number:
         raise _newer(location, schema, steps)
     return schema
@@ -73,33 +73,33 @@ def _newer(location: str, schema: int, steps: Sequence[PostgresMigration]) -> Sc
     )
 
 
-def _apply(wire: ServerConnection, location: str, steps: Sequence[PostgresMigration]) -> None:
+def _apply(connection: ServerConnection, location: str, steps: Sequence[PostgresMigration]) -> None:
     """Apply all missing migrations in one transaction.
 
     A process that comes at the same time waits and finds them done.
     """
-    wire.execute(_LOCK)
-    schema, _ = _schema(wire, location)
+    connection.execute(_LOCK)
+    schema, _ = _schema(connection, location)
     if not schema:
-        wire.execute("CREATE TABLE IF NOT EXISTS backstay_schema (number BIGINT NOT NULL PRIMARY KEY)")
+        connection.execute("CREATE TABLE IF NOT EXISTS backstay_schema (number BIGINT NOT NULL PRIMARY KEY)")
     for step in steps:
         if step.number > schema:
-            _run(wire, location, step)
-            wire.execute("INSERT INTO backstay_schema (number) VALUES (%s)", (step.number,))
+            _run(connection, location, step)
+            connection.execute("INSERT INTO backstay_schema (number) VALUES (%s)", (step.number,))
 
 
-def _run(wire: ServerConnection, location: str, step: PostgresMigration) -> None:
+def _run(connection: ServerConnection, location: str, step: PostgresMigration) -> None:
     try:
-        wire.execute(step.sql.encode())
+        connection.execute(step.sql.encode())
     except (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError) as error:
         raise SchemaMismatch(f"{location} cannot be changed by {step.name}: {error.diag.message_primary}") from error
 
 
-def _schema(wire: ServerConnection, location: str) -> tuple[int, int]:
+def _schema(connection: ServerConnection, location: str) -> tuple[int, int]:
     """The number of the last migration, 0 for an empty database; and the server's time."""
-    found, taken, moving = _first_row(wire, _TABLES)
+    found, taken, moving = _first_row(connection, _TABLES)
     if found:
-        number, server_time = _first_row(wire, _SCHEMA)
+        number, server_time = _first_row(connection, _SCHEMA)
         return number or 0, server_time
     if moving:
         raise StoreArriving(f"{location} is not a complete store: a move to it is not finished")
@@ -111,6 +111,6 @@ def _schema(wire: ServerConnection, location: str) -> tuple[int, int]:
     return 0, 0
 
 
-def _first_row(wire: ServerConnection, question: str) -> tuple[int, ...]:
-    row = wire.execute(question.encode()).fetchone()
+def _first_row(connection: ServerConnection, question: str) -> tuple[int, ...]:
+    row = connection.execute(question.encode()).fetchone()
     return row or (0, 0, 0)

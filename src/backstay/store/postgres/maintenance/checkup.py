@@ -37,37 +37,39 @@ def checkup(url: str, *, quick: bool, progress: ProgressCallback) -> Iterator[Fi
     """Check one thing after the other, as far as each can still be checked."""
     about = "server"
     try:
-        with connected(url) as wire:
+        with connected(url) as connection:
             yield Finding(
-                about="server", level="fine", detail=f"PostgreSQL {wire.version // 10_000}.{wire.version % 10_000}"
+                about="server",
+                level="fine",
+                detail=f"PostgreSQL {connection.version // 10_000}.{connection.version % 10_000}",
             )
             about = "schema"
-            schema = _schema(wire, url)
+            schema = _schema(connection, url)
             yield schema
             if schema.repair is not None:
                 return
             about = "integrity"
-            yield _privileges(wire)
-            yield from _indexes(wire)
+            yield _privileges(connection)
+            yield from _indexes(connection)
             yield Finding(about="room", level="fine", detail=f"{room(url).size >> 10:,} KiB of tables and indexes")
-            yield from _inside(wire, quick=quick, progress=progress)
+            yield from _inside(connection, quick=quick, progress=progress)
     except StoreArriving as error:
         yield Finding(about=about, level="wrong", detail=str(error.args[0]), hint="Run `backstay move` again.")
     except BackstayError as error:
         yield Finding(about=about, level="wrong", detail=str(error.args[0]), hint=error.hint or RESTORE)
 
 
-def _schema(wire: ServerConnection, url: str) -> Finding:
+def _schema(connection: ServerConnection, url: str) -> Finding:
     steps = shipped()
-    found, newest = found_schema(wire, str(ConnectionTarget(url)), steps), steps[-1].number
+    found, newest = found_schema(connection, str(ConnectionTarget(url)), steps), steps[-1].number
     if found < newest:
         detail = f"{found}; the newest is {newest}" if found else "there is no store yet"
         return Finding(about="schema", level="note", detail=detail, hint="Run `backstay migrate`.", repair="migrate")
     return Finding(about="schema", level="fine", detail=str(found))
 
 
-def _privileges(wire: ServerConnection) -> Finding:
-    row = wire.execute(_MAY_WRITE.encode(), (BACKSTAY_TABLES,)).fetchone()
+def _privileges(connection: ServerConnection) -> Finding:
+    row = connection.execute(_MAY_WRITE.encode(), (BACKSTAY_TABLES,)).fetchone()
     if row is None or not row[0]:
         return Finding(
             about="permissions",
@@ -78,8 +80,8 @@ def _privileges(wire: ServerConnection) -> Finding:
     return Finding(about="permissions", level="fine", detail="this role can read and write every table")
 
 
-def _indexes(wire: ServerConnection) -> Iterator[Finding]:
-    broken = [row[0] for row in wire.execute(_BROKEN.encode(), (BACKSTAY_TABLES,)).fetchall()]
+def _indexes(connection: ServerConnection) -> Iterator[Finding]:
+    broken = [row[0] for row in connection.execute(_BROKEN.encode(), (BACKSTAY_TABLES,)).fetchall()]
     if broken:
         yield Finding(
             about="integrity",
@@ -91,9 +93,9 @@ def _indexes(wire: ServerConnection) -> Iterator[Finding]:
         yield Finding(about="integrity", level="fine", detail="no index is invalid (pg_amcheck checks the pages)")
 
 
-def _inside(wire: ServerConnection, *, quick: bool, progress: ProgressCallback) -> Iterator[Finding]:
+def _inside(connection: ServerConnection, *, quick: bool, progress: ProgressCallback) -> Iterator[Finding]:
     clock, time = SystemClock(), ServerTime(None)
-    row = wire.execute(_NOW).fetchone()
+    row = connection.execute(_NOW).fetchone()
     time.set_server_time(row[0] if row else clock.now())
     setting = PostgresSettings(
         time=time,
@@ -105,6 +107,6 @@ def _inside(wire: ServerConnection, *, quick: bool, progress: ProgressCallback) 
         host=machine,
     )
     try:
-        yield from examine(ReadingTransaction(Pipeline(wire), reading(), setting), quick=quick, progress=progress)
+        yield from examine(ReadingTransaction(Pipeline(connection), reading(), setting), quick=quick, progress=progress)
     finally:
-        wire.roll_back()
+        connection.roll_back()

@@ -41,7 +41,7 @@ class PostgresSite:
 
     def __init__(self, url: str) -> None:
         self._target = ConnectionTarget(url)
-        self._wire: ServerConnection | None = None
+        self._connection: ServerConnection | None = None
         self.location = str(self._target)
         self.machine = machine()
 
@@ -58,23 +58,23 @@ class PostgresSite:
     # --- the source ---------------------------------------------------------------------------------------------------
 
     def block_writes(self, note: MoveState, now: int) -> None:
-        with self._writing() as wire:
-            wire.execute(_block_writes_query(note))
+        with self._writing() as connection:
+            connection.execute(_block_writes_query(note))
             # After the trigger: no turn can start between this check and the commit.
-            row = wire.execute("SELECT count(*) FROM sessions WHERE running_id IS NOT NULL").fetchone()
+            row = connection.execute("SELECT count(*) FROM sessions WHERE running_id IS NOT NULL").fetchone()
             if row and row[0]:
                 raise busy(self.location, row[0])
-            wire.execute(_NOTE, (*note, now))
+            connection.execute(_NOTE, (*note, now))
 
     def allow_writes(self, note: MoveState) -> None:
-        with self._writing() as wire:
-            if not wire.execute("DELETE FROM moves WHERE id = %s AND state = 'leaving'", (note.id,)).rowcount:
+        with self._writing() as connection:
+            if not connection.execute("DELETE FROM moves WHERE id = %s AND state = 'leaving'", (note.id,)).rowcount:
                 raise already_moved(self.location, note)
-            wire.execute(_OPEN)
+            connection.execute(_OPEN)
 
     def mark_moved(self, note: MoveState) -> None:
-        with self._writing() as wire:
-            if not wire.execute("UPDATE moves SET state = 'left' WHERE id = %s", (note.id,)).rowcount:
+        with self._writing() as connection:
+            if not connection.execute("UPDATE moves SET state = 'left' WHERE id = %s", (note.id,)).rowcount:
                 raise called_off(self.location)
 
     def hosts(self) -> dict[str, str]:
@@ -90,13 +90,13 @@ class PostgresSite:
     # --- the target ---------------------------------------------------------------------------------------------------
 
     def prepare_target(self, note: MoveState, now: int) -> None:
-        with self._writing() as wire:
-            wire.execute(_block_writes_query(note))
+        with self._writing() as connection:
+            connection.execute(_block_writes_query(note))
             for table in TABLES:
-                if wire.execute(table.select_last().encode()).fetchone() is not None:
+                if connection.execute(table.select_last().encode()).fetchone() is not None:
                     raise occupied(self.location, table.name)
-            wire.execute(_NOTE, (*note, now))
-            wire.execute("ALTER TABLE backstay_schema RENAME TO backstay_moving")
+            connection.execute(_NOTE, (*note, now))
+            connection.execute("ALTER TABLE backstay_schema RENAME TO backstay_moving")
 
     def last(self, table: Table) -> Row | None:
         return self._one(table.select_last())
@@ -104,30 +104,30 @@ class PostgresSite:
     def add(self, table: Table, rows: Sequence[Row]) -> None:
         columns = sql.SQL(", ").join(map(sql.Identifier, table.columns))
         copying = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table.name), columns)
-        with self._filling() as wire, wire.cursor() as cursor, cursor.copy(copying) as copy:
+        with self._filling() as connection, connection.cursor() as cursor, cursor.copy(copying) as copy:
             for row in rows:
                 copy.write_row(row)
 
     def amend(self, table: Table, amendments: Sequence[Row]) -> None:
         if amendments:
-            with self._filling() as wire, wire.cursor() as cursor:
+            with self._filling() as connection, connection.cursor() as cursor:
                 cursor.executemany(_with_placeholders(table.update()).encode(), amendments)
 
     def finish_target(self, note: MoveState, hosts: Mapping[str, str]) -> None:
-        with self._writing() as wire:
-            if not wire.execute(_ARRIVED, (note.id,)).rowcount:
+        with self._writing() as connection:
+            if not connection.execute(_ARRIVED, (note.id,)).rowcount:
                 raise finished(self.location)
-            wire.execute(_KEYS)
+            connection.execute(_KEYS)
             for name, host in hosts.items():
-                wire.execute("INSERT INTO hosts (machine, host) VALUES (%s, %s)", (name, host))
-            wire.execute(_OPEN)
-            wire.execute("ALTER TABLE backstay_moving RENAME TO backstay_schema")
+                connection.execute("INSERT INTO hosts (machine, host) VALUES (%s, %s)", (name, host))
+            connection.execute(_OPEN)
+            connection.execute("ALTER TABLE backstay_moving RENAME TO backstay_schema")
             # Without statistics the server would plan as if the tables were empty.
-            wire.execute(sql.SQL("ANALYZE {}").format(sql.SQL(", ").join(sql.Identifier(t.name) for t in TABLES)))
+            connection.execute(sql.SQL("ANALYZE {}").format(sql.SQL(", ").join(sql.Identifier(t.name) for t in TABLES)))
 
     def close(self) -> None:
-        if self._wire is not None:
-            self._wire.close()
+        if self._connection is not None:
+            self._connection.close()
 
     # --- internal -----------------------------------------------------------------------------------------------------
 
@@ -135,31 +135,31 @@ class PostgresSite:
         return next(iter(self._all(question, parameters)), None)
 
     def _all(self, question: str, parameters: Sequence[object] = ()) -> list[Row]:
-        with self._store_errors() as wire:
-            return wire.execute(question.encode(), parameters).fetchall()
+        with self._store_errors() as connection:
+            return connection.execute(question.encode(), parameters).fetchall()
 
     @contextmanager
     def _writing(self) -> Iterator[ServerConnection]:
-        with self._store_errors() as wire, wire.transaction():
-            for text in wire.timeouts:
-                wire.execute(text)
-            yield wire
+        with self._store_errors() as connection, connection.transaction():
+            for text in connection.timeouts:
+                connection.execute(text)
+            yield connection
 
     @contextmanager
     def _filling(self) -> Iterator[ServerConnection]:
-        with self._writing() as wire:
-            if wire.execute("SELECT 1 FROM moves WHERE state = 'arriving' FOR SHARE").fetchone() is None:
+        with self._writing() as connection:
+            if connection.execute("SELECT 1 FROM moves WHERE state = 'arriving' FOR SHARE").fetchone() is None:
                 raise finished(self.location)
-            yield wire
+            yield connection
 
     @contextmanager
     def _store_errors(self) -> Iterator[ServerConnection]:
         try:
-            if self._wire is None:
-                self._wire = ServerConnection.connect(
+            if self._connection is None:
+                self._connection = ServerConnection.connect(
                     self._target.conninfo, name=lambda: "move", settings=_SETTINGS, failed=_ignored
                 )
-            yield self._wire
+            yield self._connection
         except psycopg.Error as error:
             raise translated(error, self.location) from error
 

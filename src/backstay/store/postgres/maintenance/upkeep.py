@@ -27,25 +27,25 @@ BACKSTAY_TABLES = [*(table.name for table in TABLES), *OWN]
 def schema(url: str) -> Schema:
     """The database's schema version and the newest one; an empty database has version 0."""
     steps = shipped()
-    with connected(url) as wire:
-        found = found_schema(wire, str(ConnectionTarget(url)), steps)
+    with connected(url) as connection:
+        found = found_schema(connection, str(ConnectionTarget(url)), steps)
     missing = tuple(step.name for step in steps if step.number > found)
     return Schema(location=str(ConnectionTarget(url)), found=found, newest=steps[-1].number, missing=missing)
 
 
 def room(url: str) -> SpaceUsage:
     """The size of our tables and their indexes; the unused part is the server's estimate."""
-    with connected(url) as wire:
-        row = wire.execute(_SIZE.encode(), (BACKSTAY_TABLES,)).fetchone() or (0, 0)
+    with connected(url) as connection:
+        row = connection.execute(_SIZE.encode(), (BACKSTAY_TABLES,)).fetchone() or (0, 0)
     return SpaceUsage(location=str(ConnectionTarget(url)), size=int(row[0]), unused=int(row[1]))
 
 
 def vacuum(url: str) -> SpaceUsage:
     """Let the server reuse unused space, and update its statistics. It blocks no reader and no writer."""
     schema(url)
-    with connected(url) as wire:
+    with connected(url) as connection:
         tables = sql.SQL(", ").join(sql.Identifier(table.name) for table in TABLES)
-        wire.execute(sql.SQL("VACUUM (ANALYZE) {}").format(tables))
+        connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(tables))
     return room(url)
 
 
@@ -54,13 +54,13 @@ def connected(url: str) -> Iterator[ServerConnection]:
     """A separate connection; the driver's errors are translated to ours."""
     target = ConnectionTarget(url)
     try:
-        wire = ServerConnection.connect(
+        connection = ServerConnection.connect(
             target.conninfo, name=lambda: "upkeep", settings={"lock_timeout": "30s"}, failed=_ignored
         )
         try:
-            yield wire
+            yield connection
         finally:
-            wire.close()
+            connection.close()
     except psycopg.Error as error:
         raise translated(error, str(target)) from error
 

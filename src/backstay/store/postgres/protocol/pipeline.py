@@ -71,10 +71,10 @@ class Pipeline:
     before the last: nothing after that one was executed.
     """
 
-    __slots__ = ("_queue", "_size", "answered", "rejected", "wire")
+    __slots__ = ("_queue", "_size", "answered", "connection", "rejected")
 
-    def __init__(self, wire: PipelineConnection) -> None:
-        self.wire = wire
+    def __init__(self, connection: PipelineConnection) -> None:
+        self.connection = connection
         self.answered = self.rejected = False
         self._queue: list[_Command] = []
         self._size = 0
@@ -100,14 +100,14 @@ class Pipeline:
         """
         if self._size > MOST_BYTES or len(self._queue) >= MOST_QUEUED:
             self.flush()
-        encoded, types, formats = self.wire.converter.encode(values) if values else ([], (), [])
+        encoded, types, formats = self.connection.converter.encode(values) if values else ([], (), [])
         self._queue.append(_Command(text, encoded, types, formats, named, closing, receiver))
         self._size += sum(map(len, filter(None, encoded)))
 
     def rows(self, text: bytes, values: Sequence[object] = ()) -> list[Row]:
         """Send a statement with all that wait, and return its rows."""
         self.queue(text, values)
-        return self.wire.converter.rows(self.flush())
+        return self.connection.converter.rows(self.flush())
 
     def changed(self, text: bytes, values: Sequence[object] = ()) -> int:
         """Send a statement with all that wait, and return how many rows it changed."""
@@ -121,7 +121,7 @@ class Pipeline:
 
     def begin_reading(self) -> None:
         """Take one consistent snapshot with the next statement, and keep it until the end of the transaction."""
-        for text in (_READING, *self.wire.timeouts):
+        for text in (_READING, *self.connection.timeouts):
             self.queue(text)
 
     def commit(self) -> None:
@@ -157,7 +157,7 @@ class Pipeline:
         if not command.named:
             return [_Sent(command)]
         key = (command.text, command.types)
-        prepared = self.wire.prepared
+        prepared = self.connection.prepared
         name = prepared.name_of(key)
         if name is not None:
             return [_Sent(command, None, name)]
@@ -167,16 +167,16 @@ class Pipeline:
         return [_Sent(None, key, name), _Sent(command, None, name)]
 
     def _exchange(self, sent: Sequence[_Sent], results: list[PGresult]) -> None:
-        wire = self.wire
-        pgconn = wire.pgconn
+        connection = self.connection
+        pgconn = connection.pgconn
         pgconn.enter_pipeline_mode()
-        wire.busy = monotonic()
+        connection.busy = monotonic()
         try:
             ends = sum(_send(pgconn, message) for message in sent) + 1
             pgconn.pipeline_sync()
-            wire.wait(_communicate(pgconn, results, ends))
+            connection.wait(_communicate(pgconn, results, ends))
         finally:
-            wire.busy = 0.0
+            connection.busy = 0.0
             _leave_pipeline_mode(pgconn)
 
     def _receive(self, sent: Sequence[_Sent], results: Sequence[PGresult]) -> None:
@@ -188,9 +188,9 @@ class Pipeline:
                 self.rejected = error.sqlstate is not None and message is not sent[-1]
                 raise error
             if message.key is not None:
-                self.wire.prepared.add(message.key, message.name)
+                self.connection.prepared.add(message.key, message.name)
             elif message.command is not None and message.command.receiver is not None:
-                message.command.receiver(self.wire.converter.rows(result))
+                message.command.receiver(self.connection.converter.rows(result))
 
 
 def _send(pgconn: PGconn, message: _Sent) -> bool:

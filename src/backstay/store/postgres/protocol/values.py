@@ -1,4 +1,4 @@
-"""Values on the wire: parameters become bytes, and results become rows."""
+"""Values in the protocol: parameters become bytes, and results become rows."""
 
 from collections.abc import Sequence
 from typing import Any
