@@ -28,7 +28,7 @@ class SyncNeeded(Exception):
 
 
 class WouldBlock(Exception):
-    """A read would take long, or wait, on the thread that asked for it. Run it on another thread."""
+    """A read would take long, or wait, on the thread of its caller. Run it on another thread."""
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +120,7 @@ class Transaction(Protocol):
         ...
 
     def run_guarded(self, query: str, /, **parameters: Parameter) -> None:
-        """Run a named statement, like `run`, whose condition repeats what was read.
+        """Run a named statement, like `run`, whose condition repeats the values that were read.
 
         If it changes no row, another transaction was first: the transaction ends with `Overtaken` and is run again.
         """
@@ -201,7 +201,7 @@ class Engine(Protocol):
 
     @property
     def shows_only_durable(self) -> bool:
-        """Whether a reader always sees a synced commit only once it is durable, so that a read may answer for it."""
+        """Whether readers see a synced commit only once it is durable. Then a read can replace a repeated write."""
         ...
 
     @property
@@ -219,7 +219,7 @@ class Engine(Protocol):
     ) -> T:
         """Run a verb in a write transaction and return once it is committed.
 
-        An error leaves no trace of the verb.
+        If the verb raises, nothing is written.
 
         Args:
             verb: A function of the transaction. It may run more than once; only one run is committed.

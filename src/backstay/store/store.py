@@ -113,7 +113,7 @@ class Store:
         """Run a command and wait for it.
 
         Args:
-            command: A value that a function of `backstay.store.commands` made.
+            command: A value that a function of `backstay.commands` returned.
 
         Returns:
             The command's result. A write is committed by then.
@@ -139,7 +139,7 @@ class Store:
         It raises `WouldBlock` if the read would take long or wait, or met a turn with a lost holder, which `run` ends.
 
         Args:
-            read: A value that a function of `backstay.store.commands` made.
+            read: A value that a function of `backstay.commands` returned.
 
         Returns:
             The command's result.
@@ -319,7 +319,7 @@ class Store:
     ) -> OpenTurn | None:
         """Start a waiting turn for one of these agents. Only a process that can run the agent may call this.
 
-        Like every verb that may start a turn, this asks `agents` inside its transaction, after it has read the
+        Like every verb that may start a turn, this checks `agents` inside its transaction, after it has read the
         session row. A collection that becomes empty before that starts nothing.
 
         Args:
@@ -464,7 +464,7 @@ class Store:
             export: The document, its bytes, or a binary file, which is read line by line and takes little memory.
             owner: The owner of the new session.
             new_ids: Always make a copy. Ids are unique among all owners, so an import that keeps them shows whether
-                another owner has them; ask for new ones where the caller must not learn that.
+                another owner has them; set this where the caller must not learn that.
             addresses: Point the document's addresses to the session, except those that point to another session.
             progress: Called with the step, how many records are done, and how many there will be.
 
@@ -741,7 +741,7 @@ class Store:
         return value
 
     def _end_lost_turns(self, seen_leases: Sequence[SeenLease]) -> bool:
-        """End the turns whose holders are dead; whether what was read of them is out of date."""
+        """End the turns whose holders are dead. Returns whether an earlier read of them is out of date."""
         lost = {lease.session: owner for owner, lease in seen_leases if self._engine.lapsed(lease)}
         try:
             for session, owner in lost.items():

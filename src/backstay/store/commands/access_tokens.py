@@ -23,7 +23,7 @@ def add_token(
         owner: The owner that the token authenticates.
         name: A name for people.
         hash: The SHA-256 of the token's text.
-        kind: What the token is for.
+        kind: The purpose of the token.
         seconds: How long it is valid; None: forever.
         access: With `read`, servers refuse every change.
         expires_by: When it expires at the latest, in milliseconds since 1970.

@@ -13,7 +13,7 @@ DAY_MS = 86_400_000
 
 
 def forecast(*, keep_closed_for: float | None = None, fold_older_than: float | None = None) -> Read[Forecast]:
-    """Count what `collect` and `fold` would do now. Changes nothing.
+    """Count the effects that `collect` and `fold` would have now. Changes nothing.
 
     Args:
         keep_closed_for: The argument for `collect`.

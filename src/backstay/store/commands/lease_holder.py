@@ -81,7 +81,7 @@ def interrupted(agents: Collection[str], *, within: float = 3600.0) -> Read[tupl
 
 
 def decided(agents: Collection[str]) -> Read[tuple[tuple[TurnId, str], ...]]:
-    """List the interrupted turns that shall continue, because a person has decided about one of their tool calls.
+    """List the interrupted turns to continue: a person has decided about one of their tool calls.
 
     Args:
         agents: The agents of the turns.
@@ -97,7 +97,7 @@ def decided(agents: Collection[str]) -> Read[tuple[tuple[TurnId, str], ...]]:
 
 
 def awaited(agents: Collection[str]) -> Read[bool]:
-    """Tell whether a turn waits for one of these agents, whether or not it can start now.
+    """Check whether a turn waits for one of these agents, whether or not it can start now.
 
     Args:
         agents: The agents.
@@ -238,7 +238,7 @@ def rotate(
     """Open the window after `parent`: the summary, then all messages of `parent` from position `keep_from` on.
 
     Messages that arrived after the summariser read the window are kept. A window is compacted once: the second
-    caller gets the window that the session reads by now, with `won=False`.
+    caller gets the current window of the session, with `won=False`.
 
     Args:
         session: The session.

@@ -36,7 +36,7 @@ def create_schedule(
         zone: The time zone of due times that name none.
         agent: The agent that answers; None: the one that was asked last in the session, or else `default`.
         if_busy: The policy if a turn runs or waits in the session at a due time.
-        if_missed: What happens at a due time at which nothing was there to send the message: `late` (it is sent once,
+        if_missed: The policy for due times at which no process was there to send the message: `late` (it is sent once,
             as soon as possible), `skip`, or `ask` (a person decides).
         request_id: Identifies the request among the schedules of the owner. Repeating it returns the first schedule.
 

@@ -153,7 +153,7 @@ UPDATE receipts SET state = :state, attempts = :attempts, repeated = :repeated, 
 WHERE delivery_id = :delivery AND event = :event AND part = :part
 
 -- name: doubt_receipts
--- The last poller began to send these parts. Nobody knows whether they arrived.
+-- The last poller began to send these parts. It is not known whether they arrived.
 UPDATE receipts SET state = 'unknown', reason = 'the gateway stopped while it sent this'
 WHERE state = 'sending' AND delivery_id IN (SELECT d.id FROM deliveries d WHERE d.owner = :owner AND d.gateway = :gateway)
 

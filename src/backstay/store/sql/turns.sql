@@ -43,7 +43,7 @@ UPDATE turns SET held = 0 WHERE id = :turn
 -- name: forget_turn
 UPDATE turns SET forgotten = 1 WHERE id = :turn
 
--- name: ask_to_cancel
+-- name: request_cancel
 UPDATE turns SET cancel_requested = 1 WHERE id = :turn
 
 -- name: edit_turn

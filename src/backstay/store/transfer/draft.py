@@ -1,8 +1,8 @@
 """A draft: a document that was read and not imported yet, in a temporary database on disk.
 
-The checks of a document and its renewal look up ids, numbers and names all over it. In memory that would take several
-times the size of the document; here it takes a small page cache. The database is a file without a name: it
-disappears with its process, however the process ends.
+The checks of a document, and the assignment of new ids, look up ids, numbers and names all over it. In memory that
+would take several times the size of the document; here it takes a small page cache. The database is a file without a
+name: it disappears with its process, however the process ends.
 """
 
 from collections.abc import Iterable, Iterator

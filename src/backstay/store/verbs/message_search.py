@@ -1,4 +1,4 @@
-"""Search: an index that is filled after the writes, and hits that are checked against what the owner can read now."""
+"""Search: an index that is filled after the writes, and hits that are checked against readable messages."""
 
 from collections.abc import Collection, Iterator
 from hashlib import sha256
@@ -117,7 +117,7 @@ def lag(tx: Transaction) -> int:
 
 
 class SearchResult(NamedTuple):
-    """A page, and what the store should keep for the next search like this one."""
+    """A page, and the matches that the store should keep for the next search like this one."""
 
     page: SearchPage
     learned: LearnedMatches | None

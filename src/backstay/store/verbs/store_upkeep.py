@@ -54,7 +54,7 @@ def expire_some(tx: Transaction, limit: int) -> int:
 def forecast(
     tx: Transaction, keep_closed_for: float | None, fold_older_than: float | None, *, forgotten: int
 ) -> Forecast:
-    """Count what a collection and a fold would do now."""
+    """Count the effects that a collection and a fold would have now."""
     # Without an age the moments lie before everything, so that these counts are zero.
     closed = 0 if keep_closed_for is None else tx.now - round(keep_closed_for * 1000)
     fold = -1 if fold_older_than is None else tx.now - round(fold_older_than * 1000)

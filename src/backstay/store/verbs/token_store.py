@@ -61,7 +61,7 @@ def get(tx: Transaction, hash: bytes) -> Token:
     """Look up a valid token. Raises `NotFound` if it is unknown or revoked, and `TokenExpired`."""
     token = _known(tx, hash)
     if token.revoked_at is not None:
-        raise NotFound("this token is no longer valid", hint="Ask for a new one.")
+        raise NotFound("this token is no longer valid", hint="Create another one.")
     if token.expires_at is not None and token.expires_at <= tx.now:
         raise TokenExpired(token.expires_at)
     return token
@@ -71,7 +71,7 @@ def redeem(tx: Transaction, link: bytes, hash: bytes, name: str, seconds: float)
     """Exchange a link, which works once, for the token of a browser. Raises `NotFound` if it was used."""
     spent = get(tx, link)
     if spent.kind != "link" or tx.one("revoke_token", token=spent.id, owner=spent.owner, now=tx.now) is None:
-        raise NotFound("this link is no longer valid", hint="Ask for a new one.")
+        raise NotFound("this link is no longer valid", hint="Create another one.")
     return add(tx, spent.owner, hash, name=name, kind="browser", seconds=seconds)
 
 

@@ -55,7 +55,7 @@ class WriteLock:
         self.release()
 
     def release(self) -> None:
-        """Let the next process in. Never raises: a committed batch must not be reported as failed."""
+        """Release the lock for the next process. Never raises: a committed batch must not be reported as failed."""
         try:
             fcntl.flock(self._handle(), fcntl.LOCK_UN)
         except (OSError, StoreError):

@@ -52,7 +52,7 @@ class ReadPause:
             close_handle(fd)
 
     def lasts(self) -> bool:
-        """Whether a read should not begin now."""
+        """Whether new reads should still wait."""
         fd = self._fd
         try:
             written = b"" if fd is None else os.pread(fd, _DEADLINE.size, 0)

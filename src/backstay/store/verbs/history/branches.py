@@ -85,7 +85,7 @@ def omit(
 def _open_without(
     tx: Transaction, session_row: LockedRow, found: Message, location: Position, rest: Written | None
 ) -> None:
-    """Move the session to a new window without a message, or with what is left of it."""
+    """Move the session to a new window without a message, or with its remaining parts."""
     window, parent, after = tx.ids.window(), session_row.window, range(location.position + 1, session_row.length)
     opening = Opening(session_row.id, session_row.last_event + 1, parent, "edit")
     session_row.start = window_segments.open_without(

@@ -19,7 +19,7 @@ def retry(tx: Transaction, request: TurnRequest) -> Accepted:
     if request.agent is not None:
         _check_agent(tx, request, request.agent)
     fingerprint = request.fingerprint("retry")
-    first = submission.already(tx, request, fingerprint)
+    first = submission.repeated_result(tx, request, fingerprint)
     if first is not None:
         return first
     with _lock_idle(tx, request, "retry") as session_row:
@@ -39,7 +39,7 @@ def edit(tx: Transaction, request: TurnRequest, message: MessageId, parts: tuple
     body = encode_parts(parts, tx.limits)
     check_input(parts)
     fingerprint = request.fingerprint("edit", message, body.text)
-    first = submission.already(tx, request, fingerprint)
+    first = submission.repeated_result(tx, request, fingerprint)
     if first is not None:
         return first
     with _lock_idle(tx, request, "edit") as session_row:

@@ -322,7 +322,7 @@ def last_turn(tx: Transaction, window: WindowId, until: int = END, layout: Layou
 
 
 def reading(tx: Transaction, window: WindowId) -> list[WindowSegment]:
-    """Every segment that can be reached from a window: what it reads, and what its summaries replace."""
+    """Every segment that can be reached from a window: those that it reads, and those that its summaries replace."""
     found: list[WindowSegment] = []
     here: WindowId | None = window
     until = END

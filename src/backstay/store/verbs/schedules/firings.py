@@ -43,7 +43,7 @@ def fire(tx: Transaction, schedule: ScheduleId, owner: str, due: int) -> Schedul
         elif plan.fire is not None:
             _send(tx, change, f"{row.id}/{plan.fire}", plan.fire, plan.missed)
         else:
-            _tell_session(tx, row, ScheduleMissed(row.id, plan.first_missed or due, "skipped", plan.missed))
+            _append_to_session(tx, row, ScheduleMissed(row.id, plan.first_missed or due, "skipped", plan.missed))
         row.next_due = plan.next_due
     return change.value()
 
@@ -58,7 +58,7 @@ def fail(tx: Transaction, schedule: ScheduleId, owner: str, due: int, reason: st
         if plan.missed:
             change.note("missed", due=plan.first_missed, missed=plan.missed)
         change.note("failed", due=plan.fire, reason=reason)
-        _tell_session(tx, row, ScheduleMissed(row.id, plan.fire or due, "failed", plan.missed + 1, reason))
+        _append_to_session(tx, row, ScheduleMissed(row.id, plan.fire or due, "failed", plan.missed + 1, reason))
         row.next_due = plan.next_due
     return change.value()
 
@@ -96,13 +96,13 @@ def _still_due(tx: Transaction, schedule: ScheduleId, owner: str, due: int) -> S
 
 
 def _ask(tx: Transaction, change: ScheduleChange, due: int, missed: int) -> None:
-    """Ask a person about a due time. One that nobody has decided about is left out."""
+    """Ask a person about a due time. An earlier one that is still undecided is left out."""
     row = change.row
     if row.asked_due is not None:
         change.note("missed", due=row.asked_due, missed=1)
     row.asked_due = due
     change.note("asked", due=due)
-    _tell_session(tx, row, ScheduleMissed(row.id, due, "asked", missed + 1))
+    _append_to_session(tx, row, ScheduleMissed(row.id, due, "asked", missed + 1))
 
 
 def _send(tx: Transaction, change: ScheduleChange, request_id: str, due: int | None, missed: int) -> None:
@@ -113,7 +113,7 @@ def _send(tx: Transaction, change: ScheduleChange, request_id: str, due: int | N
     accepted = submission.submit(tx, request, parts_of(row.message))
     if accepted.repeated:
         if due is None:
-            return  # Somebody asked again with the same request id.
+            return  # The request was repeated with the same id.
     else:
         late = 0 if due is None else max(0, tx.now - due)
         _append_fired(tx, accepted, ScheduleFired(row.id, due, late, missed))
@@ -125,7 +125,7 @@ def _append_fired(tx: Transaction, accepted: Accepted, fired: ScheduleFired) -> 
         event_log.append_event(tx, session_row, fired, accepted.turn.id)
 
 
-def _tell_session(tx: Transaction, row: ScheduleRow, missed: ScheduleMissed) -> None:
+def _append_to_session(tx: Transaction, row: ScheduleRow, missed: ScheduleMissed) -> None:
     """Append an event to the session of the schedule, if there is an open one."""
     session = row.to
     if isinstance(session, Address):

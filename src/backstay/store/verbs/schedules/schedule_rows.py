@@ -1,4 +1,4 @@
-"""The row of a schedule and its log. A change writes the row once, on condition that nobody else changed it."""
+"""The row of a schedule and its log. A change writes the row once, unless another transaction changed it first."""
 
 from types import TracebackType
 from typing import Self

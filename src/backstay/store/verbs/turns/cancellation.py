@@ -4,7 +4,7 @@ from backstay.model.ids import TurnId
 from backstay.model.turn import Cancelled, TurnInfo
 from backstay.store.engine import Transaction
 from backstay.store.verbs.turns import lifecycle
-from backstay.store.verbs.turns.submission import ask_to_cancel
+from backstay.store.verbs.turns.submission import request_cancel
 from backstay.store.verbs.turns.turn_queue import lock_session_of, require_untaken
 from backstay.store.verbs.turns.turn_row import find_row
 
@@ -19,7 +19,7 @@ def cancel(tx: Transaction, turn: TurnId, owner: str, take: bool) -> TurnInfo:
             lifecycle.end(tx, session_row, row, Cancelled("cancelled"))
             lifecycle.start_next(tx, session_row, ())
         elif row.state == "running":
-            ask_to_cancel(tx, session_row, turn)
+            request_cancel(tx, session_row, turn)
         elif row.state == "waiting":
             require_untaken(row)
             lifecycle.end_waiting(tx, session_row, row, Cancelled("cancelled while it waited"))

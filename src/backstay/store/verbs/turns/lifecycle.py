@@ -53,7 +53,7 @@ from backstay.store.verbs.turns.event_log import MessageRange
 from backstay.store.verbs.turns.messages import Written
 from backstay.store.verbs.turns.turn_row import TurnRow, find_row
 
-_LOOK_FIRST = "A tool may have run. Look at what it changed before you send the message again."
+_LOOK_FIRST = "A tool may have run. Check its effects before you send the message again."
 _NEXT_WAITING = Rows("next_waiting", TurnRow)
 _STEERING_TURNS = Rows("steering_turns", TurnRow)
 _TAKEN_TURNS = Rows("taken_turns", TurnRow)

@@ -66,7 +66,7 @@ def _input_of(tx: Transaction, session_row: SessionRow, turn: TurnId, root: Turn
     if last is None or not (last.turn == turn or _silent_since(tx, session_row, last.turn, turn, root)):
         raise Conflict(
             f"{turn} is not the last turn of {session_row.id}",
-            hint="Send a message: the agent reads what is known of that turn.",
+            hint="Send a message: the agent reads the stored output of that turn.",
         )
     if last.location.window != session_row.window:
         raise _input_compacted(session_row, turn)

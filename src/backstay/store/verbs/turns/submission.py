@@ -155,7 +155,7 @@ def submit(tx: Transaction, request: TurnRequest, parts: tuple[Part, ...]) -> Ac
     body = encode_parts(parts, tx.limits)
     check_input(parts)
     fingerprint = request.fingerprint("submit", body.text)
-    first = already(tx, request, fingerprint)
+    first = repeated_result(tx, request, fingerprint)
     if first is not None:
         return first
     with lock_destination(tx, request) as session_row:
@@ -234,7 +234,7 @@ def record(tx: Transaction, request: TurnRequest, new_messages: Sequence[NewMess
     """Append finished messages as one turn. Behind a running turn they wait for its end."""
     checked = _check_record(tx, new_messages)
     fingerprint = request.fingerprint("record", [(message.role, body.text) for message, body in checked])
-    first = already(tx, request, fingerprint)
+    first = repeated_result(tx, request, fingerprint)
     if first is not None:
         return Recorded(turn=first.turn, session=first.session, messages=(), repeated=True)
     with lock_destination(tx, request) as session_row:
@@ -327,9 +327,9 @@ def is_known(tx: Transaction, owner: str, request_id: str) -> bool:
     return _TURN_OF_REQUEST.one(tx, owner=owner, request_id=request_id) is not None
 
 
-def already(tx: Transaction, request: TurnRequest, fingerprint: bytes | None) -> Accepted | None:
-    """The answer to a repeated request, with its first turn as it is now; None if the request is new."""
-    first = _already(tx, request, fingerprint)
+def repeated_result(tx: Transaction, request: TurnRequest, fingerprint: bytes | None) -> Accepted | None:
+    """The result of a repeated request, with its first turn as it is now; None if the request is new."""
+    first = _first_turn(tx, request, fingerprint)
     if first is None:
         return None
     tx.commit_unchanged()
@@ -340,7 +340,7 @@ def already(tx: Transaction, request: TurnRequest, fingerprint: bytes | None) ->
     return Accepted(turn=turn.value(), session=session_row.value(tx.now), repeated=True)
 
 
-def _already(tx: Transaction, request: TurnRequest, fingerprint: bytes | None) -> TurnRow | None:
+def _first_turn(tx: Transaction, request: TurnRequest, fingerprint: bytes | None) -> TurnRow | None:
     """The first turn of a repeated request. Raises `RequestMismatch` if its id was used for another request."""
     if request.id is None:
         return None
@@ -384,7 +384,7 @@ def _source(tx: Transaction, session: SessionId) -> SessionId | None:
 def _enqueue(tx: Transaction, session_row: LockedRow, turn: TurnId, request: TurnRequest, input: Input) -> TurnRow:
     _make_room(tx, session_row)
     if request.if_busy == "replace" and session_row.running is not None:
-        ask_to_cancel(tx, session_row, session_row.running)
+        request_cancel(tx, session_row, session_row.running)
     row = new_row(tx, session_row, turn, input.agent, "waiting")
     row.format, row.input = input.body
     session_row.text_bytes += row.input_bytes
@@ -433,13 +433,13 @@ def _make_room(tx: Transaction, session_row: LockedRow) -> None:
     session_row.queued += 1
 
 
-def ask_to_cancel(tx: Transaction, session_row: LockedRow, turn: TurnId) -> None:
-    """Ask the holder of the running turn to stop; the request stays until the turn ends."""
+def request_cancel(tx: Transaction, session_row: LockedRow, turn: TurnId) -> None:
+    """Store a cancel request for the holder of the running turn; it stays until the turn ends."""
     if session_row.cancelling:
         return
     session_row.cancelling = 1
     session_row.revision += 1
-    tx.run("ask_to_cancel", turn=turn)
+    tx.run("request_cancel", turn=turn)
     event_log.append_event(tx, session_row, CancelRequested(), turn)
 
 
