@@ -5,7 +5,7 @@ from backstay.model.turn import OpenTurn, Outcome
 
 
 class Observer:
-    """What an app reports about writes, turns and tools in this process, for `App.observe_with`.
+    """Receives the reports of an app about writes, turns and tools in this process; see `App.observe_with`.
 
     Its methods are called on the event loop, so they must return at once. This base class does nothing: override the
     methods that you need.

@@ -34,7 +34,7 @@ from backstay.server.http.openapi import PROBLEMS, DocumentedApi, document
 from backstay.server.http.operation import AnyOperation
 from backstay.server.http.problems import Refused
 from backstay.server.openai import operations as openai
-from backstay.server.process.background_upkeep import keep_up
+from backstay.server.process.background_upkeep import maintain_periodically
 from backstay.server.process.store_retry import OpeningObserver, Unobserved, retry_opening
 from backstay.server.routes import (
     about_routes,
@@ -174,7 +174,7 @@ class Server:
             self._app.observe_with(self._observer)
             chores = [
                 asyncio.create_task(_save_metrics(self.service), name="backstay metrics"),
-                asyncio.create_task(keep_up(self._app, self.service.settings), name="backstay upkeep"),
+                asyncio.create_task(maintain_periodically(self._app, self.service.settings), name="backstay upkeep"),
                 *(
                     asyncio.create_task(one.run(self._app), name=f"backstay gateway {one.status.name}")
                     for one in self.service.gateways

@@ -77,7 +77,7 @@ class ServerState:
         await self.transfers.close()
         await self.reads.close()
 
-    async def still_holds(self, caller: Caller) -> bool:
+    async def is_authorized(self, caller: Caller) -> bool:
         """Whether the caller's token is still valid."""
         try:
             return caller.hash is None or await self.authenticator.valid_token(caller.hash) is not None

@@ -1,4 +1,4 @@
-"""The gate: the checks that every request passes before its path and body are looked at.
+"""The gate: the checks that every request passes before its path and body are read.
 
 The order matters. Unknown hosts and foreign origins are rejected before any cookie is read. So a page of another site
 cannot use the cookie of its visitor, even if its host name resolves to this server (DNS rebinding).

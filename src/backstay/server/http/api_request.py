@@ -116,9 +116,9 @@ def etag(revision: int) -> str:
 def _revision(tag: str) -> int:
     digits = tag[1:-1]
     if tag[0:1] != '"' or tag[-1:] != '"' or not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
-        raise _no_tag(tag)
+        raise _invalid_etag(tag)
     return int(digits)
 
 
-def _no_tag(tag: str) -> Refused:
+def _invalid_etag(tag: str) -> Refused:
     return invalid(f"invalid If-Match header {tag[:40]!r}", hint='Send the session\'s revision in quotes, such as "7".')

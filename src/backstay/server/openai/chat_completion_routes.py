@@ -21,11 +21,11 @@ from backstay.server.openai.encoding.chat_completion import ChatEncoder, answer_
 from backstay.server.openai.encoding.items import Value
 from backstay.server.openai.encoding.response_stream import SESSION_HEADER, TurnStream, encode, until_over
 from backstay.server.openai.encoding.turn_events import events_of
-from backstay.server.openai.input_items.item_files import no_files, store_files
+from backstay.server.openai.input_items.item_files import store_files, without_files
 from backstay.server.openai.input_items.item_parser import messages_from
 from backstay.server.openai.openai_errors import BadParameter, unsupported
 from backstay.server.openai.openai_ids import session_named
-from backstay.server.openai.parameters import agent_named, check_directions, choice_of, client_tools, words_of
+from backstay.server.openai.parameters import agent_named, check_directions, choice_of, client_tools, turn_input_of
 from backstay.server.openai.response_routes import StreamOptions, delete_soon
 from backstay.server.openai.session_routing import RequestedResponse, accept
 from backstay.server.openai.stored_request import StoredRequest
@@ -102,17 +102,17 @@ async def create(call: ApiRequest[NewCompletion, NoInput]) -> ApiResponse:
     asked, owned = call.body, call.owned
     agent = agent_named(call.service, asked.model)
     session = _session(call)
-    fleeting = asked.store is False and session is None
+    temporary = asked.store is False and session is None
     instructions, items = _new_items(asked, lasting=session is not None)
     request = _request(call, agent, instructions)
     messages = messages_from(
         await store_files(owned, items, param="messages", strict=True), param="messages", strict=True
     )
-    wanted = RequestedResponse(agent, words_of(messages), request, call.request_id)
+    wanted = RequestedResponse(agent, turn_input_of(messages), request, call.request_id)
     with call.service.streams.admitted(call.caller):
-        turn = await accept(owned, wanted, conversation=session, fleeting=fleeting)
+        turn = await accept(owned, wanted, conversation=session, temporary=temporary)
         seen = await turn.read()
-    forget = partial(delete_soon, owned, turn) if fleeting else None
+    forget = partial(delete_soon, owned, turn) if temporary else None
     if asked.stream:
         usage = asked.stream_options is not None and asked.stream_options.include_usage is True
         encoder = ChatEncoder(seen, usage=usage)
@@ -161,7 +161,7 @@ def _new_items(asked: NewCompletion, *, lasting: bool) -> tuple[str | None, list
     answers = [index for index, message in enumerate(asked.messages) if message.get("role") == "assistant"]
     news = [item for items in numbered[answers[-1] + 1 if answers else 0 :] for item in items]
     leading = [item for items in numbered for item in items if item.get("role") in ("system", "developer")]
-    words = [part.text for part in messages_from(no_files(leading), param="messages", strict=True)]
+    words = [part.text for part in messages_from(without_files(leading), param="messages", strict=True)]
     new = [item for item in news if item.get("role") not in ("system", "developer")]
     if not new:
         hint = "Add a message after the last answer."

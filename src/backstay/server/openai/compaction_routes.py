@@ -18,11 +18,11 @@ from backstay.server.http.operation import AnyOperation, Operation
 from backstay.server.http.problems import Refused
 from backstay.server.openai.encoding.items import items_of
 from backstay.server.openai.encoding.response_encoder import usage_of
-from backstay.server.openai.input_items.item_parser import with_results_kept
+from backstay.server.openai.input_items.item_parser import with_raw_results
 from backstay.server.openai.openai_errors import BadParameter, unsupported
 from backstay.server.openai.openai_ids import response_name
 from backstay.server.openai.response_routes import input_messages, previous_turn
-from backstay.server.openai.session_routing import FLEETING, fork_after
+from backstay.server.openai.session_routing import TEMPORARY_TTL, fork_after
 from backstay.store import commands
 
 
@@ -81,12 +81,12 @@ async def _compacted(
 ) -> CompactedResponse:
     """Compact these messages, after the history up to the previous response, in a session of their own."""
     if previous is None:
-        session = (await owned.run(commands.create(ttl=FLEETING, owner=owned.owner))).id
+        session = (await owned.run(commands.create(ttl=TEMPORARY_TTL, owner=owned.owner))).id
     else:
-        session = (await fork_after(owned, previous, fleeting=True)).id
+        session = (await fork_after(owned, previous, temporary=True)).id
     try:
         if messages:
-            await owned.run(commands.record(session, with_results_kept(messages), owner=owned.owner))
+            await owned.run(commands.record(session, with_raw_results(messages), owner=owned.owner))
         await _compact(owned, session)
         page = await owned.run(commands.messages(session, owner=owned.owner))
         return await _shown(owned, page.messages, leading)

@@ -17,7 +17,7 @@ from backstay.server.http.operation import AnyOperation, Operation
 from backstay.server.openai.encoding.items import Item, items_of
 from backstay.server.openai.encoding.turn_events import recorded_in
 from backstay.server.openai.input_items.item_files import store_files
-from backstay.server.openai.input_items.item_parser import messages_from, with_results_kept
+from backstay.server.openai.input_items.item_parser import messages_from, with_raw_results
 from backstay.server.openai.input_items.item_references import resolve_references
 from backstay.server.openai.openai_errors import BadParameter
 from backstay.server.openai.openai_ids import ItemPosition, conversation_name, session_named
@@ -181,7 +181,7 @@ async def _add(owned: OwnerSessions, session: SessionId, messages: Sequence[NewM
     try:
         recorded = await owned.handle(session).record(messages, request_id=key)
     except (InvalidPayload, RequestMismatch):
-        kept = with_results_kept(messages)
+        kept = with_raw_results(messages)
         if kept == [*messages]:
             raise
         recorded = await owned.handle(session).record(kept, request_id=key)

@@ -30,7 +30,7 @@ class UnknownModel(BadParameter):
         self.status = 404
 
 
-def words_of(messages: Sequence[NewMessage]) -> TurnInput:
+def turn_input_of(messages: Sequence[NewMessage]) -> TurnInput:
     """Split off the last message as the turn's input, if it is a user's with text or files; else the input is empty."""
     last = messages[-1] if messages else None
     if last is not None and last.role == "user" and (last.text.strip() or _has_files(last)):

@@ -26,14 +26,14 @@ from backstay.server.openai.encoding.response_stream import (
     TurnStream,
     until_over,
 )
-from backstay.server.openai.encoding.turn_events import events_of, no_response, recorded_in, responding
-from backstay.server.openai.input_items.item_files import no_files, store_files
+from backstay.server.openai.encoding.turn_events import events_of, recorded_in, responding, response_not_found
+from backstay.server.openai.input_items.item_files import store_files, without_files
 from backstay.server.openai.input_items.item_parser import messages_from
 from backstay.server.openai.input_items.item_references import resolve_references
 from backstay.server.openai.openai_errors import BadParameter, unsupported
 from backstay.server.openai.openai_ids import response_name, session_named, turn_named
 from backstay.server.openai.paging import ItemListQuery, ItemPage, pick
-from backstay.server.openai.parameters import agent_named, check_directions, choice_of, client_tools, words_of
+from backstay.server.openai.parameters import agent_named, check_directions, choice_of, client_tools, turn_input_of
 from backstay.server.openai.session_routing import RequestedResponse, accept
 from backstay.server.openai.stored_request import StoredRequest
 from backstay.store import commands
@@ -122,7 +122,7 @@ class DeletedResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Found(NamedTuple):
-    """A response: its turn, and the narration of its events so far."""
+    """A response: its turn, and its encoded events so far."""
 
     turn: TurnInfo
     encoder: ResponseEncoder
@@ -137,14 +137,14 @@ async def create(call: ApiRequest[NewResponse, NoInput]) -> ApiResponse:
         _conversation(asked),
         await previous_turn(owned, asked.previous_response_id),
     )
-    words = words_of(await _input_messages(owned, asked))
+    words = turn_input_of(await _input_messages(owned, asked))
     wanted = RequestedResponse(agent, words, request, call.request_id)
-    fleeting = asked.store is False and conversation is None
+    temporary = asked.store is False and conversation is None
     at_once = asked.background is True and not asked.stream
     with nullcontext() if at_once else call.service.streams.admitted(call.caller):
-        turn = await accept(owned, wanted, conversation=conversation, previous=previous, fleeting=fleeting)
+        turn = await accept(owned, wanted, conversation=conversation, previous=previous, temporary=temporary)
         seen = await turn.read()
-    forget = partial(delete_soon, owned, turn) if fleeting else None
+    forget = partial(delete_soon, owned, turn) if temporary else None
     if asked.stream:
         return ApiResponse(
             app=TurnStream(call.service, call.caller, seen, ResponseStreamEncoder(seen), afterwards=forget)
@@ -174,7 +174,7 @@ async def retrieve(call: ApiRequest[NoInput, RetrieveQuery]) -> ApiResponse:
             )
         return _shown(found)
     if after is not None:
-        _check_can_go_on(found, after)
+        _check_resumable(found, after)
     if call.request.method == "HEAD":
         return _shown(found)  # a HEAD request opens no stream
     call.service.streams.admit(call.caller)
@@ -236,7 +236,7 @@ async def input_messages(owned: OwnerSessions, given: str | list[Object] | None)
     if isinstance(given, str):
         if not given.strip():
             raise BadParameter("input", "the input is empty", hint="Send text or items in `input`.")
-        return messages_from(no_files([{"role": "user", "content": given}]), param="input")
+        return messages_from(without_files([{"role": "user", "content": given}]), param="input")
     items = await resolve_references(owned, given or [], param="input")
     stored = await store_files(owned, items, param="input", strict=True)
     return messages_from(stored, param="input", strict=True)
@@ -264,8 +264,8 @@ def _request(call: ApiRequest[NewResponse, NoInput], agent: str) -> StoredReques
         temperature=asked.temperature,
         top_p=asked.top_p,
         max_output_tokens=asked.max_output_tokens,
-        reasoning=_meaning(asked.reasoning, {}),
-        text=_meaning(asked.text, {"format": {"type": "text"}}),
+        reasoning=_changed_fields(asked.reasoning, {}),
+        text=_changed_fields(asked.text, {"format": {"type": "text"}}),
         background=asked.background is True,
         conversation=asked.conversation is not None,
         store=asked.store is not False,
@@ -280,7 +280,7 @@ def _request(call: ApiRequest[NewResponse, NoInput], agent: str) -> StoredReques
     return request
 
 
-def _meaning(value: Object | None, usual: Object) -> Object | None:
+def _changed_fields(value: Object | None, usual: Object) -> Object | None:
     """The fields of an object that differ from their defaults; None if there are none."""
     differing = {name: one for name, one in (value or {}).items() if one is not None and usual.get(name) != one}
     return differing or None
@@ -326,7 +326,7 @@ async def _find(owned: OwnerSessions, name: str) -> Found:
     """
     found = await _encoded(owned, await responding(owned, turn_named(name)))
     if not found.encoder.request.store:
-        raise no_response(found.turn.id)
+        raise response_not_found(found.turn.id)
     return found
 
 
@@ -339,7 +339,7 @@ def _shown(found: Found) -> ApiResponse:
     return ApiResponse(value=found.encoder.response(), headers={SESSION_HEADER: found.turn.session})
 
 
-def _check_can_go_on(found: Found, after: int) -> None:
+def _check_resumable(found: Found, after: int) -> None:
     """Raise unless event `after` exists and the events after it can still be sent with the same numbers."""
     if found.encoder.folded:
         raise BadParameter(

@@ -28,7 +28,7 @@ from backstay.server.openai.stored_request import StoredRequest, with_request
 from backstay.store import commands
 
 # A session with store=false is deleted when it has been answered. If the process dies before, it expires.
-FLEETING = Ttl(idle=3_600)
+TEMPORARY_TTL = Ttl(idle=3_600)
 TRIES = 5
 _SAMPLE = TurnId("trn_" + "0" * 26)
 
@@ -59,7 +59,7 @@ async def accept(
     *,
     conversation: SessionId | None = None,
     previous: TurnInfo | None = None,
-    fleeting: bool = False,
+    temporary: bool = False,
 ) -> Turn:
     """Submit a request; it is durable when this returns.
 
@@ -68,7 +68,7 @@ async def accept(
         wanted: The request.
         conversation: The session that the request names.
         previous: The turn after which the request continues.
-        fleeting: Whether the session is to be deleted after the answer.
+        temporary: Whether the session is to be deleted after the answer.
 
     Raises:
         NotFound: The conversation does not exist.
@@ -80,16 +80,16 @@ async def accept(
         await owned.run(commands.session(conversation, owner=owned.owner))
         return await _send(owned, wanted, Target(conversation))
     if previous is None:
-        return await _send(owned, wanted, await _new(owned, wanted, fleeting=fleeting))
+        return await _send(owned, wanted, await _new(owned, wanted, temporary=temporary))
     for _ in range(TRIES):
-        target = await _repeated(owned, wanted) or await _following(owned, previous, fleeting=fleeting)
+        target = await _repeated(owned, wanted) or await _following(owned, previous, temporary=temporary)
         if target is None:
             break
         try:
             return await _send(owned, wanted, target)
         except RevisionMismatch:
             continue  # The session changed: check again whether the turn is the newest.
-    return await _send(owned, wanted, await _forked(owned, wanted, previous, fleeting=fleeting))
+    return await _send(owned, wanted, await _forked(owned, wanted, previous, temporary=temporary))
 
 
 def _check(wanted: RequestedResponse, limits: Limits) -> None:
@@ -100,11 +100,11 @@ def _check(wanted: RequestedResponse, limits: Limits) -> None:
         encode_parts(with_request(wanted.words.input, replace(wanted.request, items=_SAMPLE)), limits)
 
 
-async def _new(owned: OwnerSessions, wanted: RequestedResponse, *, fleeting: bool) -> Target:
+async def _new(owned: OwnerSessions, wanted: RequestedResponse, *, temporary: bool) -> Target:
     """A new session. With a key, it has an address, and a repeated request finds it there."""
     if wanted.key is not None:
         return Target(_address(wanted.key))
-    session = await owned.run(commands.create(ttl=FLEETING if fleeting else None, owner=owned.owner))
+    session = await owned.run(commands.create(ttl=TEMPORARY_TTL if temporary else None, owner=owned.owner))
     return Target(session.id, made=session.id)
 
 
@@ -119,7 +119,7 @@ async def _repeated(owned: OwnerSessions, wanted: RequestedResponse) -> Target |
     return None
 
 
-async def _following(owned: OwnerSessions, previous: TurnInfo, *, fleeting: bool) -> Target | None:
+async def _following(owned: OwnerSessions, previous: TurnInfo, *, temporary: bool) -> Target | None:
     """The session of a turn, if the turn is its newest and nothing runs or waits there; None if a fork is needed."""
     if previous.state != "ended":
         raise Conflict(
@@ -130,14 +130,14 @@ async def _following(owned: OwnerSessions, previous: TurnInfo, *, fleeting: bool
     page = await owned.run(commands.messages(session.id, last=1, owner=owned.owner))
     newest = page.messages[-1].turn if page.messages else None
     busy = session.running is not None or session.waiting > session.held
-    if fleeting or busy or newest != previous.id or session.state != "open":
+    if temporary or busy or newest != previous.id or session.state != "open":
         return None
     return Target(session.id, session.revision)
 
 
-async def _forked(owned: OwnerSessions, wanted: RequestedResponse, previous: TurnInfo, *, fleeting: bool) -> Target:
+async def _forked(owned: OwnerSessions, wanted: RequestedResponse, previous: TurnInfo, *, temporary: bool) -> Target:
     """A fork that has the messages up to the end of this turn."""
-    forked = await fork_after(owned, previous, fleeting=fleeting)
+    forked = await fork_after(owned, previous, temporary=temporary)
     if wanted.key is None:
         return Target(forked.id, made=forked.id)
     address = _address(wanted.key)
@@ -145,17 +145,17 @@ async def _forked(owned: OwnerSessions, wanted: RequestedResponse, previous: Tur
     return Target(address, made=forked.id)
 
 
-async def fork_after(owned: OwnerSessions, previous: TurnInfo, *, fleeting: bool) -> SessionInfo:
-    """Fork a session after a response; a fleeting fork expires if the process dies before it deletes the fork."""
+async def fork_after(owned: OwnerSessions, previous: TurnInfo, *, temporary: bool) -> SessionInfo:
+    """Fork a session after a response; a temporary fork expires if the process dies before it deletes the fork."""
     encoder, _ = encode_turn(previous, await events_of(owned, previous))
-    ttl = FLEETING if fleeting else None
+    ttl = TEMPORARY_TTL if temporary else None
     return await owned.run(commands.fork(previous.session, at=encoder.last_message, ttl=ttl, owner=owned.owner))
 
 
 async def _send(owned: OwnerSessions, wanted: RequestedResponse, target: Target) -> Turn:
     """Submit the request; delete a session created for it if it is rejected or was already accepted elsewhere."""
     try:
-        turn = await _give(owned, wanted, target)
+        turn = await _submit_input(owned, wanted, target)
     except Rejected:
         if target.made is not None:
             await owned.run(commands.delete(target.made, owner=owned.owner))
@@ -166,7 +166,7 @@ async def _send(owned: OwnerSessions, wanted: RequestedResponse, target: Target)
     return turn
 
 
-async def _give(owned: OwnerSessions, wanted: RequestedResponse, target: Target) -> Turn:
+async def _submit_input(owned: OwnerSessions, wanted: RequestedResponse, target: Target) -> Turn:
     """Record the messages before the input, then submit the input with a reference to them."""
     to, revision, request = target.to, target.revision, wanted.request
     if wanted.words.before:

@@ -12,7 +12,7 @@ from backstay.server.telemetry.logs import log
 _DAY = 86_400
 
 
-async def keep_up(app: App, settings: Settings) -> None:
+async def maintain_periodically(app: App, settings: Settings) -> None:
     """Maintain the store periodically, until cancelled.
 
     A round closes expired sessions, deletes old closed ones, folds ended turns and updates the search index.

@@ -23,7 +23,7 @@ class NewToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     expires_in: Annotated[float, Meta(gt=0, le=3_153_600_000)] | None = None
 
 
-class GivenToken(msgspec.Struct, frozen=True, kw_only=True):
+class CreatedToken(msgspec.Struct, frozen=True, kw_only=True):
     """A new token with its secret, which is shown only once."""
 
     secret: str
@@ -79,7 +79,7 @@ async def list_tokens(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
     return ApiResponse(value=TokenList(tokens=await call.run(commands.tokens(owner=call.owner))))
 
 
-async def give_token(call: ApiRequest[NewToken, NoInput]) -> ApiResponse:
+async def create_token(call: ApiRequest[NewToken, NoInput]) -> ApiResponse:
     """Create a token for the same owner. It expires no later than the API token that created it."""
     wanted, authenticator = call.body, call.service.authenticator
     secret, token = await authenticator.create_token(
@@ -89,7 +89,7 @@ async def give_token(call: ApiRequest[NewToken, NoInput]) -> ApiResponse:
         seconds=wanted.expires_in,
         expires_by=_end(call.caller),
     )
-    return ApiResponse(value=GivenToken(secret=secret, token=token))
+    return ApiResponse(value=CreatedToken(secret=secret, token=token))
 
 
 async def revoke_token(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
@@ -166,12 +166,12 @@ OPERATIONS: tuple[AnyOperation, ...] = (
     Operation(
         method="POST",
         path="/api/tokens",
-        name="give_token",
+        name="create_token",
         summary="Create a token for the same owner. Its secret is shown only once.",
-        run=give_token,
+        run=create_token,
         body=NewToken,
         query=NoInput,
-        answer=GivenToken,
+        answer=CreatedToken,
         status=201,
     ),
     Operation(

@@ -17,8 +17,8 @@ from backstay.server.routes.turn_routes import Name, target
 class WantedSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A message for a session or an address, and its due times: `2026-12-01 09:00`, `weekday 9:00 Europe/Zurich`.
 
-    `zone` is the time zone of due times that name none; without it, the server's. At a due time at which nothing was
-    there to send the message, it is sent late once, skipped, or a person is asked (`if_missed`).
+    `zone` is the time zone of due times that name none; without it, the server's. `if_missed` is the policy for due
+    times at which no process was there to send the message: send it late once, skip it, or ask a person.
     """
 
     when: Annotated[str, Meta(min_length=1, max_length=400)]
@@ -38,7 +38,7 @@ class ScheduleList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleLog(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened to a schedule, newest first."""
+    """The log of a schedule, newest entry first."""
 
     entries: tuple[ScheduleEntry, ...]
 
@@ -148,7 +148,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="GET",
         path="/api/schedules/{schedule}/log",
         name="read_schedule_log",
-        summary="Read what happened to a schedule, newest first.",
+        summary="Read the log of a schedule, newest entry first.",
         run=read_schedule_log,
         body=NoInput,
         query=LogQuery,

@@ -21,7 +21,7 @@ from backstay.server.server_state import ServerState
 from backstay.server.sse.coalesced_reads import Change, EncodedPage
 from backstay.server.sse.session_list import first_page
 from backstay.server.sse.sse_connection import ClientDisconnected, SseConnection, TokenInvalid
-from backstay.server.sse.stream_cursor import StreamPosition, encode, spell
+from backstay.server.sse.stream_cursor import StreamPosition, encode, encode_part
 from backstay.server.telemetry.logs import log
 
 RETRY_MS = 1_000
@@ -39,7 +39,7 @@ class EventStream:
         self._service, self._caller, self._feed = service, caller, feed
         self._clock = clock or SystemClock()
         self._cursors = dict(place.sessions)
-        self._spelled = {session: spell(session, cursor) for session, cursor in self._cursors.items()}
+        self._encoded_positions = {session: encode_part(session, cursor) for session, cursor in self._cursors.items()}
         # Sessions whose last read did not reach the end of the event log.
         self._unread = set(self._cursors)
         self._position, self._change_number = place.feed, -1
@@ -143,14 +143,14 @@ class EventStream:
 
     def _advance(self, session: SessionId, cursor: Cursor) -> None:
         self._cursors[session] = cursor
-        self._spelled[session] = spell(session, cursor)
+        self._encoded_positions[session] = encode_part(session, cursor)
 
     def _stop_following(self, session: SessionId) -> None:
         """Stop following a deleted session. It stays in the cursor, so a client that reconnects gets nothing twice."""
         del self._cursors[session]
 
     def _cursor(self) -> bytes:
-        return encode(self._position, list(self._spelled.values())).encode()
+        return encode(self._position, list(self._encoded_positions.values())).encode()
 
     def _count(self, event: Event) -> None:
         self._service.metrics.events.add()

@@ -24,7 +24,7 @@ class SessionList(msgspec.Struct, frozen=True, kw_only=True):
 async def read_list(owned: OwnerSessions, filter: SessionFilter, after: str | None, limit: int) -> SessionList:
     """A page of the owner's sessions."""
     cursor = None if after is None else _decoded(after)
-    return _spelled(
+    return _encoded_cursor(
         await owned.run(commands.list_sessions(filter=filter, after=cursor, limit=limit, owner=owned.owner))
     )
 
@@ -35,7 +35,7 @@ async def first_page(owned: OwnerSessions) -> tuple[int, SessionList]:
     return position, await read_list(owned, ANY, None, 50)
 
 
-def _spelled(page: SessionPage) -> SessionList:
+def _encoded_cursor(page: SessionPage) -> SessionList:
     following = None if page.next is None else f"{page.next.active_at}.{page.next.id}"
     return SessionList(sessions=page.sessions, next=following)
 

@@ -95,7 +95,7 @@ class SseConnection:
         now, is_over = _loop_time(), self._until_expiry() <= 0
         if (is_over and now >= self._recheck_at) or now - self._checked >= self._service.settings.heartbeat_seconds:
             self._checked = now
-            if not await self._service.still_holds(self._caller):
+            if not await self._service.is_authorized(self._caller):
                 raise TokenInvalid
             if is_over:
                 self._recheck_at = now + self._backoff.delay()

@@ -24,7 +24,7 @@ class StreamPosition(msgspec.Struct, frozen=True, kw_only=True):
     feed: int | None = None
 
 
-def spell(session: SessionId, cursor: Cursor) -> str:
+def encode_part(session: SessionId, cursor: Cursor) -> str:
     """The part of a cursor for one session."""
     fence = _UNSEEN if cursor.fence == UNSEEN else str(cursor.fence)
     return f"_{session[4:]}-{fence}-{cursor.number}"
@@ -42,11 +42,11 @@ def decode(text: str) -> StreamPosition:
         Refused: The text is not a cursor that the server could have written.
     """
     if not text or len(text) > MOST or not _SHAPE.fullmatch(text):
-        raise _no_cursor()
+        raise _invalid_cursor()
     feed, *parts = text.split("_")
     sessions = dict(_part(part) for part in parts)
     if len(sessions) != len(parts):
-        raise _no_cursor()
+        raise _invalid_cursor()
     return StreamPosition(sessions=sessions, feed=int(feed) if feed else None)
 
 
@@ -56,7 +56,7 @@ def _part(text: str) -> tuple[SessionId, Cursor]:
     return session, Cursor(fence=UNSEEN if fence == _UNSEEN else int(fence), number=int(number))
 
 
-def _no_cursor() -> Refused:
+def _invalid_cursor() -> Refused:
     return Refused(
         400, "cursor", "invalid cursor", hint="Send the id of the last received event unchanged, or omit it."
     )

@@ -32,12 +32,12 @@ class Counter:
 
     def add(self, amount: float = 1, **labels: str) -> None:
         """Add to the value."""
-        sample = spelled(self.described.name, labels)
+        sample = sample_name(self.described.name, labels)
         self.samples[sample] = self.samples.get(sample, 0) + amount
 
     def set(self, value: float, **labels: str) -> None:
         """Set the value, if something else counts it."""
-        self.samples[spelled(self.described.name, labels)] = value
+        self.samples[sample_name(self.described.name, labels)] = value
 
 
 class Histogram:
@@ -140,7 +140,7 @@ def forget_levels(folder: Path, worker: int) -> None:
     (folder / f"{worker}.levels").unlink(missing_ok=True)
 
 
-def spelled(name: str, labels: Mapping[str, str]) -> str:
+def sample_name(name: str, labels: Mapping[str, str]) -> str:
     """A sample's name with its labels."""
     if not labels:
         return name

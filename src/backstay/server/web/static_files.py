@@ -29,7 +29,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     etag: str
 
     @cached_property
-    def packed(self) -> bytes:
+    def compressed(self) -> bytes:
         """The content, compressed."""
         return gzip.compress(self.content, mtime=0)
 
@@ -39,7 +39,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if self.etag in [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]:
             return Response(status_code=304, headers=headers)
         if "gzip" in request.headers.get("accept-encoding", ""):
-            return Response(self.packed, headers=headers | {"content-encoding": "gzip"}, media_type=self.kind)
+            return Response(self.compressed, headers=headers | {"content-encoding": "gzip"}, media_type=self.kind)
         return Response(self.content, headers=headers, media_type=self.kind)
 
 

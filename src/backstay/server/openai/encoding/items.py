@@ -40,7 +40,7 @@ class Item(NamedTuple):
         return str(self.value["id"])
 
 
-class Kept(msgspec.Struct, frozen=True):
+class RawItem(msgspec.Struct, frozen=True):
     """A raw item, and how many of the parts after it represent it."""
 
     item: dict[str, Any]  # Any: arbitrary JSON of a client
@@ -82,7 +82,7 @@ def _of_message(
     index = 0
     while index < len(message.parts):
         here, part = ItemPosition(message.id, index), message.parts[index]
-        kept = kept_in(part)
+        kept = raw_item_in(part)
         if kept is not None:
             name = item_name(str(kept.item.get("type", "message")), here)
             yield Item({**kept.item, "id": name}, message.position, here, 1 + kept.parts)
@@ -139,12 +139,12 @@ def _value(
             return None
 
 
-def kept_in(part: Part) -> Kept | None:
+def raw_item_in(part: Part) -> RawItem | None:
     """The raw item in this part, if it has one."""
     if not isinstance(part, Custom) or part.kind != KEPT:
         return None
     try:
-        return msgspec.convert(part.data, Kept)
+        return msgspec.convert(part.data, RawItem)
     except msgspec.ValidationError:
         return None
 

@@ -1,4 +1,4 @@
-"""Narration: converts the events of a turn to the events of a response. A pure function of the log.
+"""The response encoder: converts the events of a turn to the events of a response. A pure function of the log.
 
 Until it is folded, a turn always gives the same events with the same numbers, in every process and however often it is
 read. A client that lost its connection after one number therefore continues with the next.

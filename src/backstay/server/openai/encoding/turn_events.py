@@ -20,7 +20,7 @@ async def events_of(owned: OwnerSessions, turn: TurnInfo) -> list[Event]:
     while more and not (found and _is_last(found[-1])):
         page = await owned.run(commands.events_after(turn.session, cursor, owner=owned.owner))
         if any(isinstance(event.body, SessionDeleted) for event in page.events):
-            raise no_response(turn.id)
+            raise response_not_found(turn.id)
         found += [event for event in page.events if event.turn == turn.id]
         cursor, more = page.next, page.more
     return found
@@ -42,11 +42,11 @@ async def responding(owned: OwnerSessions, turn: TurnId) -> TurnInfo:
     """
     found = await owned.run(commands.turn(turn, owner=owned.owner))
     if found.agent is None or found.agent == COMPACTOR or found.forgotten:
-        raise no_response(turn)
+        raise response_not_found(turn)
     return found
 
 
-def no_response(turn: TurnId) -> NotFound:
+def response_not_found(turn: TurnId) -> NotFound:
     """The error for a response that does not exist."""
     return NotFound(f"response {response_name(turn)!r} does not exist", hint="It may have been deleted.")
 

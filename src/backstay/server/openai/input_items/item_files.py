@@ -221,6 +221,6 @@ def _name(type: str, kind: str) -> str:
     return f"{base}.{ending}" if ending and kind != _OCTETS else base
 
 
-def no_files(items: Iterable[Value]) -> StoredItems:
+def without_files(items: Iterable[Value]) -> StoredItems:
     """Items that have no files to store."""
     return StoredItems([*items], {})

@@ -43,7 +43,7 @@ def messages_from(stored: StoredItems, *, param: str, strict: bool = False) -> l
     return [NewMessage(role=role, parts=parts) for role, parts in _merged(read)]
 
 
-def with_results_kept(messages: Iterable[NewMessage]) -> list[NewMessage]:
+def with_raw_results(messages: Iterable[NewMessage]) -> list[NewMessage]:
     """The same messages, with results that have no call among them as raw items: for histories that were cut."""
     asked: set[str] = set()
     kept: list[NewMessage] = []
@@ -55,11 +55,13 @@ def with_results_kept(messages: Iterable[NewMessage]) -> list[NewMessage]:
 
 
 def _without_results(message: NewMessage, lost: Sequence[ToolResult]) -> NewMessage:
-    parts = tuple(_as_kept(part) if part in lost and isinstance(part, ToolResult) else part for part in message.parts)
+    parts = tuple(
+        _as_raw_item(part) if part in lost and isinstance(part, ToolResult) else part for part in message.parts
+    )
     return NewMessage(role="assistant" if len(lost) == len(message.parts) else message.role, parts=parts)
 
 
-def _as_kept(result: ToolResult) -> Custom:
+def _as_raw_item(result: ToolResult) -> Custom:
     item = {"type": "function_call_output", "call_id": result.id, "output": result.output, "status": "completed"}
     return Custom(KEPT, {"item": item, "parts": 0})
 

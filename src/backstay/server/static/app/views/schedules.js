@@ -15,7 +15,7 @@ export function Schedules() {
   const drop = (one) => attempt(async () => (await remove(`/api/schedules/${one.id}`), read()));
   return html`<section><h3>Schedules</h3>
     <ul class="plain schedules">${schedules.map((one) => html`<li key=${one.id} class="row wrap">
-      <span class="grow"><span dir="auto">${named(one.text)}</span><br /><span class="dim">${one.when}${one.next_due && html`; next <time>${day(one.next_due)}</time>`}; ${told(one.last)}</span></span>
+      <span class="grow"><span dir="auto">${named(one.text)}</span><br /><span class="dim">${one.when}${one.next_due && html`; next <time>${day(one.next_due)}</time>`}; ${lastStep(one.last)}</span></span>
       ${one.state !== "active" && html`<span class="badge">${one.state}</span>`}${one.asked_due && html`<span class="badge">missed ${day(one.asked_due)}</span>`}
       ${one.last.session && html`<button type="button" class="small" onClick=${() => ((openDialog.value = null), go(one.last.session))}>Open</button>`}
       <button type="button" class="small" onClick=${() => run(one)}>${one.asked_due ? "Send it now" : "Run now"}</button>
@@ -27,7 +27,7 @@ export function Schedules() {
 }
 
 /** The last step of a schedule, in words. */
-function told({ step, at, due, missed, reason }) {
+function lastStep({ step, at, due, missed, reason }) {
   const late = step === "fired" && due && at - due >= 60_000 ? ` (${span(at - due)} late)` : "";
   const left = missed ? ` (${count(missed, "due time")})` : "";
   return `${step} ${day(at)}${late}${left}${reason ? `: ${named(reason)}` : ""}`;
