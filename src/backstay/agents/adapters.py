@@ -31,7 +31,7 @@ def live(make: Make, *, configuration: Configuration = None, has_process: bool =
 
     Args:
         make: Returns a new agent, or an awaitable of one: a class or a function.
-        configuration: What the agent is made of (model, tools, system prompt) as JSON, or a function that returns it
+        configuration: The ingredients of the agent (model, tools, system prompt) as JSON, or a function that returns it
             and is called before every turn. An agent with another configuration is closed and created again.
         has_process: Whether each agent runs a process of its own. `OwnerLimits.agent_processes` limits these.
 

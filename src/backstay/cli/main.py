@@ -86,22 +86,22 @@ def main() -> None:
     try:
         code = commands.main(prog_name="backstay", standalone_mode=False)
     except (BackstayError, click.ClickException) as error:
-        code = _complain(error)
+        code = _print_error(error)
     except click.Abort:
         code = Exit.STOPPED
     except OSError as error:
-        code = _complain(stdio.config_error(error))
+        code = _print_error(stdio.config_error(error))
     sys.exit(code or 0)
 
 
-def _complain(error: BackstayError | click.ClickException) -> int:
+def _print_error(error: BackstayError | click.ClickException) -> int:
     """Print an error, as text or as JSON, and return the exit status."""
     code = Exit.ERROR if isinstance(error, BackstayError) else error.exit_code
     if "--json" in takewhile("--".__ne__, sys.argv[1:]):
         # Imported here: it loads the server's error documents, which `backstay --version` does not need.
-        from backstay.cli.output.json_errors import complaint  # noqa: PLC0415
+        from backstay.cli.output.json_errors import error_line  # noqa: PLC0415
 
-        click.echo(complaint(error, code), err=True)
+        click.echo(error_line(error, code), err=True)
     elif isinstance(error, BackstayError):
         click.echo(f"error: {safe_text.lines(str(error.args[0]))}", err=True)
         if error.hint:

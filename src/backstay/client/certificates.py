@@ -1,4 +1,4 @@
-"""Certificates: which authorities are trusted, and what an error of TLS means for a user."""
+"""Certificates: the trusted authorities, and the meaning of TLS errors for users."""
 
 import os
 import ssl

@@ -124,7 +124,7 @@ class Connection:
             untrusted = fault_of(error, self.base)
             if untrusted is not None:
                 raise untrusted from error
-            raise StoreUnavailable(_in_words(error), hint=self._advice(error)) from error
+            raise StoreUnavailable(_reason_of(error), hint=self._advice(error)) from error
 
     def _advice(self, error: httpx2.RequestError) -> str:
         if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
@@ -190,7 +190,7 @@ async def _beginning(pieces: AsyncIterator[bytes], longest: int) -> bytes:
     return bytes(content[:longest])
 
 
-def _in_words(error: httpx2.RequestError) -> str:
+def _reason_of(error: httpx2.RequestError) -> str:
     if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
         return "the server cannot be reached"
     return f"the connection to the server broke ({type(error).__name__})"

@@ -228,7 +228,7 @@ class SessionClient:
         return await self.update(SessionPatch(pinned=pinned))
 
     async def archive(self, archived: bool = True) -> SessionInfo:
-        """Archive the session or bring it back; see `Session.archive`."""
+        """Archive or unarchive the session; see `Session.archive`."""
         return await self.update(SessionPatch(archived=archived))
 
     async def tag(self, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> SessionInfo:
@@ -244,7 +244,7 @@ class SessionClient:
         return await self._connection.run(api_calls.point(address, self.id))
 
     async def end(self) -> SessionInfo:
-        """End the session for good; see `Session.end`."""
+        """End the session permanently; see `Session.end`."""
         return await self._connection.run(api_calls.end(self.id))
 
     async def delete(self) -> Deleted:

@@ -18,7 +18,7 @@ from backstay.runtime.observer import Observer
 
 
 class ChildSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the process serves, and where it kills itself."""
+    """The agent that the process serves, and the point at which it kills itself."""
 
     where: str
     agent: str
@@ -59,7 +59,7 @@ class FatalObserver(Observer):
 
 def main() -> None:
     """Serve until standard input ends. The settings are its first line, and the report is the only output."""
-    # What an agent prints goes to standard error: standard output is the pipe of the test.
+    # The prints of an agent go to standard error: standard output is the pipe of the test.
     reports = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=ChildSettings)

@@ -1,4 +1,4 @@
-"""The script of a model: what it answers to one request after the other."""
+"""The script of a model: its answers to one request after the other."""
 
 import asyncio
 import threading

@@ -38,7 +38,7 @@ class ScriptedModel:
     runs on threads of its own, for asynchronous tests, blocking tests and child processes.
 
     An answer is a text, a part of an answer, or a list of these: `Text`, `Thought`, `ToolCall`, `Usage`, `ModelHold`
-    (stop until the test goes on) and `ModelCut` (cut the connection). `ModelRefusal` is an error of the provider. A
+    (stop until the test continues) and `ModelCut` (cut the connection). `ModelRefusal` is an error of the provider. A
     function receives the `ModelRequest` and returns the answer. A request after the last answer fails its turn.
 
     Args:

@@ -175,7 +175,7 @@ async def _bounded(seconds: float, events: Sequence[Event]) -> AsyncIterator[Non
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError as error:
-        raise TimeoutError(f"waited {seconds:g} s in vain; the turn has {_kinds(events)}") from error
+        raise TimeoutError(f"timed out after {seconds:g} s; the turn has {_kinds(events)}") from error
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from acp.schema import (
     ToolCallUpdate,
 )
 
-from backstay.agents.acp.permission import Questions
+from backstay.agents.acp.permission import PendingPermissions
 from backstay.agents.tools import Tool
 from backstay.model.content import Json
 from tests.agents.fake_turn import LooseTurn
@@ -59,7 +59,7 @@ class SlowTurn(LooseTurn):
 
 
 async def test_a_request_that_fails_unexpectedly_is_denied() -> None:
-    questions, answer = Questions(BrokenTurn(), "ask"), new_answer()
+    questions, answer = PendingPermissions(BrokenTurn(), "ask"), new_answer()
 
     questions.ask(REQUEST, {"call": "1"}, answer)
 
@@ -71,7 +71,7 @@ async def test_a_request_that_fails_unexpectedly_is_denied() -> None:
 
 async def test_the_requests_of_a_turn_have_ended_when_they_are_dropped() -> None:
     turn = SlowTurn()
-    questions, answer = Questions(turn, "ask"), new_answer()
+    questions, answer = PendingPermissions(turn, "ask"), new_answer()
     questions.ask(REQUEST, {"call": "1"}, answer)
     await turn.gate.reached()
 

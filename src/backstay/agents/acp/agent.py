@@ -11,7 +11,7 @@ from acp.schema import PromptResponse
 
 from backstay.agents.acp.acp_prompt import before_input, prompt_of
 from backstay.agents.acp.acp_session import AcpEvent, AcpSession, AcpUpdate, PermissionRequest
-from backstay.agents.acp.permission import Policy, Questions, check_policy
+from backstay.agents.acp.permission import PendingPermissions, Policy, check_policy
 from backstay.agents.acp.updates import UpdateTranslator
 from backstay.agents.port import AgentTurn
 from backstay.agents.programs.child_process import Child, find_program
@@ -184,29 +184,29 @@ class AcpAgent:
     # --- a turn -------------------------------------------------------------------------------------------------------
 
     async def _answer(self, turn: AgentTurn, conversation: AcpSession, parts: Sequence[str]) -> Bodies:
-        translator, questions = UpdateTranslator(conversation.cost), Questions(turn, self._policy)
+        translator, permissions = UpdateTranslator(conversation.cost), PendingPermissions(turn, self._policy)
         try:
             async with aclosing(conversation.prompt(parts)) as events:
                 async for event in events:
-                    for body in _bodies_of(event, translator, questions):
+                    for body in _bodies_of(event, translator, permissions):
                         yield body
             conversation.cost = translator.cost
         except asyncio.CancelledError:
             await conversation.cancel(self._cancel_seconds)
             raise
         finally:
-            await questions.drop()
+            await permissions.drop()
 
 
-def _bodies_of(event: AcpEvent, translator: UpdateTranslator, questions: Questions) -> Iterator[Body]:
+def _bodies_of(event: AcpEvent, translator: UpdateTranslator, permissions: PendingPermissions) -> Iterator[Body]:
     match event:
         case AcpUpdate(update):
             yield from translator.translate(update)
         case PermissionRequest(request, answer):
             yield from translator.call(request.tool_call)
-            questions.ask(request, translator.about(request.tool_call), answer)
+            permissions.ask(request, translator.about(request.tool_call), answer)
         case PromptResponse():
-            for call in questions.denied:
+            for call in permissions.denied:
                 yield from translator.refused(call)
             yield from translator.finish(event)
             _raise_unless_finished(event)

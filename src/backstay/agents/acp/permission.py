@@ -29,7 +29,7 @@ def check_policy(policy: object) -> Policy:
     raise ConfigError(f"{policy!r} is not a valid permission", hint="Use 'ask', 'allow' or 'deny'.")
 
 
-class Questions:
+class PendingPermissions:
     """The permission requests of one turn, each answered by a task of its own, so that no decision blocks another."""
 
     def __init__(self, turn: AgentTurn, policy: Policy) -> None:
@@ -89,18 +89,18 @@ def _response(option: PermissionOption | None) -> Response:
     return Response(outcome=AllowedOutcome(outcome="selected", option_id=option.option_id))
 
 
-async def _agreed(**arguments: Json) -> str:
+async def _permitted(**arguments: Json) -> str:
     return f"{arguments['call']} is permitted once"
 
 
 _ASKED = Tool(
     name="permission",
-    function=_agreed,
+    function=_permitted,
     description="Lets the agent use one of its own tools, this once.",
     approval=True,
 )
 _GIVEN = Tool(
     name="permission",
-    function=_agreed,
+    function=_permitted,
     description="Lets the agent use one of its own tools. Permission was given in advance.",
 )

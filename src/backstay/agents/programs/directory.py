@@ -44,7 +44,7 @@ async def open_directory(path: str, roots: AgentRoots) -> AsyncIterator[Director
 
 
 class _Opening:
-    """Opens a directory on a thread. After a cancellation the thread goes on, and the last of both closes it."""
+    """Opens a directory on a thread. After a cancellation the thread continues, and the later of the two closes it."""
 
     def __init__(self, path: str, roots: AgentRoots) -> None:
         self._path, self._roots = path, roots

@@ -1,4 +1,4 @@
-"""JSON schemas of tools: what a model receives about parameters, and the validation of its arguments."""
+"""JSON schemas of tools: the description of parameters for a model, and the validation of its arguments."""
 
 import functools
 import inspect

@@ -31,7 +31,7 @@ class ModelList(msgspec.Struct, frozen=True):
 
 
 class LocalServer(msgspec.Struct, frozen=True, kw_only=True):
-    """A usual address of a local model server, and what was found there."""
+    """A usual address of a local model server, and the result of its probe."""
 
     name: str
     base_url: str

@@ -26,7 +26,7 @@ _SOURCES: dict[Source, str] = {
 
 
 class AgentChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """One choice: what was found for it, and whether it was selected."""
+    """One choice: its finding, and whether it was selected."""
 
     name: ChoiceName
     title: str
@@ -62,7 +62,7 @@ def decide(
     servers: Sequence[LocalServer],
     offers: Sequence[AcpCommand],
 ) -> AgentSelection:
-    """Select an agent from what was found."""
+    """Select an agent from the findings."""
     steps = [_named(named, source), _key(environment), _local(servers), _acp(offers), _scripted(offers)]
     answering = next(number for number, step in enumerate(steps) if step.agent)
     choices = tuple(

@@ -27,7 +27,7 @@ class ToolServer(msgspec.Struct, frozen=True, kw_only=True):
         command: The command line of the program; empty for a URL.
         url: The URL; empty for a program.
         token_variable: The environment variable with the token for the URL.
-        prefix: What precedes the names of its tools.
+        prefix: The text before the names of its tools.
         approval: Who decides about calls of tools that are not declared read-only.
         env: Variables of the program's environment.
         pass_environment: Names of our variables that the program receives too.
@@ -76,9 +76,9 @@ def mcp(
         target: A command line, such as `npx -y @modelcontextprotocol/server-everything`, as text or a list of words; or
             a URL of the streamable HTTP transport. Only a URL of this machine may begin with `http://`. `#VARIABLE` at
             its end names the environment variable with its token.
-        prefix: What precedes the names of its tools, if two servers have tools of one name.
-        approval: "ask": a person approves each call of a tool that is not declared read-only. "allow": nobody is asked.
-            "deny": only read-only tools are offered.
+        prefix: The text before the names of its tools, if two servers have tools of one name.
+        approval: "ask": a person approves each call of a tool that is not declared read-only. "allow": no person is
+            asked. "deny": only read-only tools are offered.
         token_variable: The environment variable with the token of a URL, which is sent as a bearer token.
         env: Variables for the environment of a program, which has only what programs need, and these.
         pass_environment: Names of our variables that the program receives too, such as "GITHUB_TOKEN" or "AWS_*".

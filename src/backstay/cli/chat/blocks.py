@@ -1,4 +1,4 @@
-"""Converts the events of a session to what a chat shows: finished blocks, drawn once, and a tail that still changes.
+"""Converts the events of a session to blocks of a chat: finished ones, drawn once, and a tail that still changes.
 
 Live and replayed events are handled alike, so a chat shows the same after a disconnection as without one.
 """
@@ -10,7 +10,7 @@ import msgspec
 
 from backstay.cli.chat.markdown_stream import WordStream
 from backstay.cli.output import safe_text
-from backstay.cli.output.conversation_text import in_words
+from backstay.cli.output.conversation_text import as_text
 from backstay.model.content import HIDDEN_KINDS, Attachment, Custom, Json, Part, Text, Thought, ToolCall, ToolResult
 from backstay.model.event import (
     ApprovalDecided,
@@ -116,7 +116,7 @@ class _ShownCall(msgspec.Struct):
         return NoteBlock(f"{safe_text.one_line(self.call.name)} needs approval to run with {self._whole()}", "question")
 
     def _whole(self) -> str:
-        arguments = safe_text.lines(in_words(self.call.arguments))
+        arguments = safe_text.lines(as_text(self.call.arguments))
         more = (
             f"… ({len(arguments) - _LONGEST_ARGUMENTS:,} more characters)"
             if len(arguments) > _LONGEST_ARGUMENTS
@@ -287,7 +287,7 @@ class ChatLog:
             self.in_doubt.clear()
 
     def _note_outcome(self, turn: TurnId, end: TurnEnded | TurnFolded, made: Sequence[ToolCall]) -> list[Block]:
-        """Note what a person can decide about a turn that ended; only an interrupted one can continue."""
+        """Note the decisions that a person has about a turn that ended; only an interrupted one can continue."""
         if not isinstance(end.outcome, Interrupted):
             self.in_doubt.clear()
             return []
@@ -420,7 +420,7 @@ def _text_of(parts: Iterable[Part]) -> str:
 
 def _short(value: Json) -> str:
     """Format arguments or a result on one line."""
-    line = safe_text.one_line(in_words(value)[: _LONG * 2])
+    line = safe_text.one_line(as_text(value)[: _LONG * 2])
     return line if len(line) <= _LONG else line[:_LONG] + "…"
 
 

@@ -119,7 +119,7 @@ class Exchange(Protocol):
         ...
 
     async def redo(self, session: SessionId) -> None:
-        """Restore what the last undo removed."""
+        """Restore the turn that the last undo removed."""
         ...
 
     async def fork(self, session: SessionId) -> SessionInfo:

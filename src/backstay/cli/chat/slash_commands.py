@@ -24,7 +24,7 @@ class Command(msgspec.Struct, frozen=True):
 
 COMMANDS = (
     Command("undo", "undo the last turn"),
-    Command("redo", "restore what the last undo removed"),
+    Command("redo", "restore the turn that the last undo removed"),
     Command("retry", "run the last message again"),
     Command("edit", "replace your last message", takes="WORDS"),
     Command("steer", "send a message to the running turn, instead of waiting for its end", needs="WORDS"),

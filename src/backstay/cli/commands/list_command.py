@@ -115,7 +115,7 @@ def _row(session: SessionInfo) -> list[str]:
         screen.moment(session.active_at),
         state_of(session),
         str(session.turns),
-        " ".join([*_badges(session), called(session)]),
+        " ".join([*_badges(session), title_of(session)]),
     ]
 
 
@@ -129,7 +129,7 @@ def state_of(session: SessionInfo) -> str:
     return f"waiting {session.waiting}" if session.waiting else session.state
 
 
-def called(session: SessionInfo) -> str:
+def title_of(session: SessionInfo) -> str:
     """Return the title, or a quote of the last message."""
     return session.title or (f"“{session.preview}”" if session.preview else "")
 

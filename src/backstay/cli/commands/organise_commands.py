@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from backstay.cli.commands.list_command import called
+from backstay.cli.commands.list_command import title_of
 from backstay.cli.options import CommandOptions, session_options
 from backstay.cli.output import screen
 from backstay.cli.output.confirmation import confirm
@@ -166,12 +166,12 @@ def _print_sessions(options: CommandOptions, sessions: list[SessionInfo], done: 
         screen.print_json({"sessions": sessions})
         return
     for one in sessions:
-        screen.facts([(f"{done} {one.id}", called(one))])
+        screen.facts([(f"{done} {one.id}", title_of(one))])
 
 
 def _confirm_deletion(sessions: list[SessionInfo]) -> None:
     for one in sessions:
-        screen.facts([(one.id, f"{screen.counted(one.turns, 'turn')}  {called(one)}")])
+        screen.facts([(one.id, f"{screen.counted(one.turns, 'turn')}  {title_of(one)}")])
     question = f"Permanently delete {screen.counted(len(sessions), 'session')}?"
     confirm(question, otherwise="nothing was deleted")
 

@@ -1,4 +1,4 @@
-"""`backstay doctor`: check a store, fix what is safe to fix, and rescue the data of a damaged file."""
+"""`backstay doctor`: check a store, apply safe fixes, and rescue the data of a damaged file."""
 
 from collections.abc import Sequence
 from importlib.metadata import version

@@ -66,19 +66,19 @@ def part_text(part: Part, *, whole: bool = False) -> str:
         case Thought(text=text):
             return f"(thinking) {text}"
         case ToolCall(name=name, arguments=arguments):
-            return f"→ {name} {_cut(in_words(arguments), whole=whole)}"
+            return f"→ {name} {_cut(as_text(arguments), whole=whole)}"
         case ToolResult(output=output, error=error, files=files):
             named = "".join(f" {part_text(file)}" for file in files)
-            return f"← {'failed: ' if error else ''}{_cut(in_words(output), whole=whole)}{named}"
+            return f"← {'failed: ' if error else ''}{_cut(as_text(output), whole=whole)}{named}"
         case Attachment(name=name, media_type=kind, size=size):
             return f"[attachment {name}, {kind}, {size:,} bytes]"
         case Custom(kind=kind, data=data):
-            return f"[{kind}] {_cut(in_words(data), whole=whole)}"
+            return f"[{kind}] {_cut(as_text(data), whole=whole)}"
         case _:
             assert_never(part)
 
 
-def in_words(value: Json) -> str:
+def as_text(value: Json) -> str:
     """Return an argument or result of a tool: text as it is, all else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 

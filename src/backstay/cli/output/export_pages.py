@@ -30,7 +30,7 @@ def markdown(header: Header, messages: Iterable[Message]) -> Iterator[str]:
     yield from (f"- {name}: {safe_text.one_line(fact)}\n" for name, fact in _facts(header))
     for message in messages:
         yield f"\n## {conversation_text.author(message)}, {screen.moment(message.at)}\n\n"
-        yield "\n\n".join(_marked_down(part) for part in conversation_text.shown_parts(message)) + "\n"
+        yield "\n\n".join(_as_markdown(part) for part in conversation_text.shown_parts(message)) + "\n"
 
 
 def html(header: Header, messages: Iterable[Message]) -> Iterator[str]:
@@ -77,7 +77,7 @@ def _safe(text: str) -> str:
     return escape(text, quote=True)
 
 
-def _marked_down(part: Part) -> str:
+def _as_markdown(part: Part) -> str:
     words = safe_text.lines(conversation_text.part_text(part, whole=True))
     match part:
         case Text():

@@ -9,17 +9,17 @@ from backstay.errors import BackstayError
 from backstay.server.http.problems import Problem, problem_of
 
 
-class Complaint(Problem, frozen=True, kw_only=True, omit_defaults=True):
-    """A problem in the form of the HTTP API, and the exit status of the command."""
+class ErrorDocument(Problem, frozen=True, kw_only=True, omit_defaults=True):
+    """An error in the form of the HTTP API, and the exit status of the command."""
 
     exit: int
 
 
-def complaint(error: BackstayError | click.ClickException, exit: int) -> str:
+def error_line(error: BackstayError | click.ClickException, exit: int) -> str:
     """Return the error as one line of JSON."""
     problem = _problem(error) if isinstance(error, BackstayError) else _misused(error)
     facts = msgspec.structs.asdict(problem) | {"title": _encodable(problem.title), "hint": _encodable(problem.hint)}
-    return safe_text.in_json(msgspec.json.encode(Complaint(**facts, exit=exit)))
+    return safe_text.in_json(msgspec.json.encode(ErrorDocument(**facts, exit=exit)))
 
 
 def _problem(error: BackstayError) -> Problem:
