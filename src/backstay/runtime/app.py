@@ -434,7 +434,7 @@ class App(OwnerSessions):
                 if not failures:
                     log.warning("waiting turns could not be claimed", exc_info=True)
                 failures += 1
-            # Turns that were found were worth the poll: the next one may arrive at once.
+            # A poll that found turns needs no rest: the next turn may arrive at once.
             await delay.wait(0.0 if claimed else self._age(began))
 
     async def _reap_and_resume(self, supervisor: TaskSupervisor) -> None:

@@ -86,7 +86,7 @@ class OwnerSessions(OwnerSchedules):
         """Run a command of the store for this owner.
 
         Args:
-            command: A value that a function of `backstay.store.commands` made.
+            command: A value that a function of `backstay.commands` returned.
 
         Returns:
             The command's result. A write is committed by then, and followers of its session are woken.
@@ -145,11 +145,11 @@ class OwnerSessions(OwnerSchedules):
             ttl: When the session expires. Without it an existing session keeps the one it has.
 
         Returns:
-            The session, and whether it was created, resumed, or replaces one that was over.
+            The session, and whether it was created, resumed, or replaces an ended or expired one.
 
         Raises:
             InvalidPayload: The time to live is not valid.
-            QuotaExceeded: The owner has as many sessions as it may have.
+            QuotaExceeded: The owner has reached its limit of sessions.
         """
         return await self._scope.run(commands.resolve(address, owner=self.owner, ttl=ttl))
 

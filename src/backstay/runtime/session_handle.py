@@ -306,7 +306,7 @@ class Session:
             NothingToDo: The last turn was not interrupted.
             Conflict: Its input was compacted, or its agent does not answer here.
             SessionBusy: A turn runs or waits in the session.
-            QuotaExceeded: The owner already runs as many turns as it may in this process.
+            QuotaExceeded: The owner already runs its maximum number of turns in this process.
         """
         last = await self._scope.run(commands.last_turn(self.id, owner=self.owner))
         if last.root != last.id and not isinstance(last.outcome, Interrupted):
@@ -704,7 +704,7 @@ class Session:
             NotFound: The owner has no such session.
             SessionEnded: The session was ended.
             SessionExpired: The session has expired.
-            QuotaExceeded: The session has as many addresses as it may have.
+            QuotaExceeded: The owner has reached its limit of stored bytes.
         """
         return await self._scope.run(commands.point(address, self.id, owner=self.owner))
 

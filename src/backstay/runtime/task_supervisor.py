@@ -107,7 +107,7 @@ class TaskSupervisor:
     def accept(self, owner: str, submission: Submission) -> "asyncio.Future[Accepted]":
         """Submit an input, and start the turn if it was opened. A cancelled caller does not prevent the start.
 
-        The turn waits if its owner already runs as many turns as it may.
+        The turn waits if its owner already runs its maximum number of turns.
         """
         self.store.require_own_loop()
         answer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()

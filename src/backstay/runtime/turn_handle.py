@@ -231,7 +231,7 @@ class Turn:
             NothingToDo: It was not interrupted.
             Conflict: It is not the last turn of its session, or its agent does not answer here.
             SessionBusy: Another turn runs or waits in the session.
-            QuotaExceeded: The owner already runs as many turns as it may in this process.
+            QuotaExceeded: The owner already runs its maximum number of turns in this process.
         """
         return await resume_turn(self._scope, self.id)
 

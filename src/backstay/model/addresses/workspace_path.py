@@ -24,7 +24,7 @@ def canonical_path(path: str | os.PathLike[str]) -> str:
 def located_path(path: str) -> str:
     """The result of `canonical_path` for an absolute path that a client wrote. Reads the disk.
 
-    A path that cannot be resolved is only normalised, like one that does not exist: no error reveals what is there.
+    A path that cannot be resolved is only normalised, like one that does not exist: no error reveals whether it exists.
     """
     plain = plain_path(path)
     if not path.startswith("/") or _is_kernels(plain):

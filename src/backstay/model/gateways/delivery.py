@@ -87,7 +87,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
         state: "waiting" to be sent again, "sending", "sent", "failed" for good, or "unknown": the platform may have
             received it.
         attempts: How often it was begun.
-        repeated: Whether it was begun again after nobody knew whether it had arrived.
+        repeated: Whether it was begun again after an attempt whose result is unknown.
         platform_id: The platform's id of the sent message.
         reason: Why it waits, failed or is unknown.
         at: When it was begun first, in milliseconds since 1970 (UTC).

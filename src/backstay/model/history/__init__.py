@@ -1,1 +1,1 @@
-"""The history of a session as values: the messages of a turn, what an agent reads, the tail, snapshots."""
+"""The history of a session as values: the messages of a turn, the messages that an agent reads, the tail, snapshots."""

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-# Called for each step: what is being done, how much of it is done, and how much there is.
+# Called for each step: its name, the amount that is done, and the total.
 ProgressCallback = Callable[[str, int, int], None]
 
 

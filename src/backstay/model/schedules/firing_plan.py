@@ -1,4 +1,4 @@
-"""What a schedule does with the due times that have passed."""
+"""The decision of a schedule about the due times that have passed."""
 
 import msgspec
 
@@ -37,7 +37,7 @@ def plan_firing(when: When, since: int, due: int, now: int, if_missed: IfMissed)
         since: When the schedule was created.
         due: The first due time that has not been decided, which is not later than now.
         now: The present moment.
-        if_missed: The policy for due times that nobody acted on in time.
+        if_missed: The policy for missed due times.
     """
     last = max(due, when.until(now, since) or due)
     next_due = when.after(now, since)

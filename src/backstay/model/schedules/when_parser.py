@@ -8,7 +8,7 @@
     monday,thursday 18:30       these days of the week
     month 31 8:00               a day of each month; the last one if the month is shorter
 
-A time zone (`Europe/Zurich`) may follow, except after minutes and hours. What is stored always has one.
+A time zone (`Europe/Zurich`) may follow, except after minutes and hours. Stored due times always have one.
 """
 
 import re

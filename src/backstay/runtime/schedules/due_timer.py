@@ -1,4 +1,4 @@
-"""The due timer of an app: fires the schedules that are due, and knows when the next one is."""
+"""The due timer of an app: fires due schedules, and computes when the next one is due."""
 
 import logging
 
@@ -16,8 +16,8 @@ _RETRY = 1_000
 class DueTimer:
     """Fires due schedules of all owners. It reads the store when it has changed, and at the next due time.
 
-    The store decides by its own clock whether a schedule is due. This one only tells when to ask it, by two clocks: a
-    wall clock that jumps forward makes a schedule due at once, and one that was set back delays none.
+    The store decides by its own clock whether a schedule is due. The timer only decides when to query it, by two
+    clocks: a wall clock that jumps forward makes a schedule due at once, and one that was set back delays none.
     """
 
     def __init__(self, store: AsyncStore, served: ServedAgents, clock: Clock) -> None:
@@ -32,7 +32,7 @@ class DueTimer:
 
     async def fire(self) -> None:
         """Fire the schedules that are due. An error is logged once, and the timer tries again after a second."""
-        # Before the store is read: a clock that jumps meanwhile makes the timer ask too early, never too late.
+        # Before the store is read: a clock that jumps meanwhile makes the timer query too early, never too late.
         self._wall_read, self._boot_read = self._clock.now(), self._clock.boot()
         try:
             if not len(self._served):
@@ -44,7 +44,7 @@ class DueTimer:
                 log.warning("schedules are fired again")
             self._failing = False
         except Exception:
-            # Whatever it is, waiting turns are claimed, and the schedules are tried again.
+            # Continue after any error: waiting turns are claimed, and the schedules are tried again.
             if not self._failing:
                 log.warning("schedules could not be fired", exc_info=True)
             self._failing = True

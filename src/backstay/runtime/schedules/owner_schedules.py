@@ -44,7 +44,7 @@ class OwnerSchedules:
             zone: The time zone of due times that name none; None: the machine's.
             agent: The agent that answers. None: the one that was asked last in the session, or else `default`.
             if_busy: The policy if a turn runs or waits in the session at a due time.
-            if_missed: What happens at a due time at which nothing was there to send the message: `late` (it is sent
+            if_missed: The policy for due times at which no process was there to send the message: `late` (it is sent
                 once, as soon as possible), `skip`, or `ask` (a person decides).
             request_id: Names one request among the schedules of its owner. Repeating it returns the same schedule.
 

@@ -1,4 +1,4 @@
-"""Checks the windows of a document: they can be read, and refer only to what is there."""
+"""Checks the windows of a document: they can be read, and refer only to its own messages and windows."""
 
 from collections.abc import Iterable
 
