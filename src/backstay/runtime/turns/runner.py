@@ -117,9 +117,21 @@ class Runner:
     async def _run_one(self, opened: OpenTurn) -> OpenTurn | None:
         self.expect(opened.id)
         self._store.observer.started(opened)
+        recorder = self._recorder_of(opened)
+        turn = LiveTurn(recorder, self._store, self._notifier, self._tool_runner)
+        writer_task, agent_task = self._start_tasks(opened, turn, recorder)
+        self._recorders.add(recorder)
+        finished: Finished | None = None
+        try:
+            finished = await self._run_to_end(turn, recorder, writer_task, agent_task)
+        finally:
+            self._clean_up(opened, recorder, writer_task, agent_task, finished)
+        return None if finished is None else finished.opened
+
+    def _recorder_of(self, opened: OpenTurn) -> Recorder:
         # If the database was taken away, callers that wait for the outcome ask the store, and get its error. The
         # recorder retries for most of its lease, as after any other failed write: the file may come back.
-        recorder = Recorder(
+        return Recorder(
             self._store,
             self._notifier,
             opened,
@@ -127,46 +139,68 @@ class Runner:
             self._lease_seconds,
             on_store_replaced=lambda: self.settle(opened.id, None),
         )
-        turn = LiveTurn(recorder, self._store, self._notifier, self._tool_runner)
-        # Two tasks, and this one owns them. Writing is a task of its own: cancelling the agent or this task does not
-        # interrupt a write. It also reads the inbox: a cancel request must arrive while the agent computes silently.
+
+    def _start_tasks(
+        self, opened: OpenTurn, turn: LiveTurn, recorder: Recorder
+    ) -> tuple["asyncio.Task[None]", "asyncio.Task[str]"]:
+        """Start the recorder and the agent. The task of the turn owns both, and ends them.
+
+        Writing is a task of its own: cancelling the agent or the turn does not interrupt a write. It also reads the
+        inbox: a cancel request must arrive while the agent computes silently.
+        """
         writer_task = asyncio.create_task(recorder.run(), name=f"recorder of {opened.id}")
         agent_task = asyncio.create_task(self._driver.drive(turn, recorder), name=f"agent of {opened.id}")
         agent_task.add_done_callback(lambda task: log_agent_error(opened, task))
         for task in (agent_task, writer_task):
             task.add_done_callback(lambda _: recorder.attention.set())
-        self._recorders.add(recorder)
-        finished: Finished | None = None
-        try:
-            outcome = await self._outcome(recorder, writer_task, agent_task)
-            if outcome is None:
-                # Another process has ended the turn. Its outcome is in the store; the agent may take long to stop.
-                self.settle(opened.id, None)
-            # The order matters. First stop the agent, then the recorder: nothing is added to the buffer after the last
-            # write took it.
-            await self._stop_task(agent_task)
-            recorder.stop()
-            abandoned = await turn.wait_for_calls(self._timing.grace)
-            self._tool_runner.abandoned += abandoned
-            refused = await self._last_write(writer_task)
-            if refused is not None and isinstance(outcome, Completed):
-                outcome = self._outcome_of_recorder(recorder, writer_task)
-            # With a lost lease nothing is written: the process that took the session over ends the turn.
-            if outcome is not None and not isinstance(refused, LeaseLost):
-                finished = await self._finish(turn, recorder, outcome)
-        finally:
-            # After a second cancellation of this task one of the two may still run. A recorder without an owner would
-            # renew the lease forever, and no other process could take the session over.
-            recorder.stop()
-            self._recorders.discard(recorder)
-            writer_task.cancel()
-            writer_task.add_done_callback(_consume_exception)
-            if finished is not None:
-                self._driver.remember(opened, finished)
-            self._return_agent(opened, finished, unresponsive=not agent_task.done())
-            self._store.observer.ended(opened, None if finished is None else finished.turn.outcome)
-            self.settle(opened.id, None if finished is None else finished.turn.outcome)
-        return None if finished is None else finished.opened
+        return writer_task, agent_task
+
+    async def _run_to_end(
+        self,
+        turn: LiveTurn,
+        recorder: Recorder,
+        writer_task: "asyncio.Task[None]",
+        agent_task: "asyncio.Task[str]",
+    ) -> Finished | None:
+        """Wait for the outcome, stop both tasks, and end the turn; None if this process cannot end it."""
+        outcome = await self._outcome(recorder, writer_task, agent_task)
+        if outcome is None:
+            # Another process has ended the turn. Its outcome is in the store; the agent may take long to stop.
+            self.settle(turn.id, None)
+        # The order matters. First stop the agent, then the recorder: nothing is added to the buffer after the last
+        # write took it.
+        await self._stop_task(agent_task)
+        recorder.stop()
+        abandoned = await turn.wait_for_calls(self._timing.grace)
+        self._tool_runner.abandoned += abandoned  # Not in one line: others may change the count during the wait.
+        refused = await self._last_write(writer_task)
+        if refused is not None and isinstance(outcome, Completed):
+            outcome = self._outcome_of_recorder(recorder, writer_task)
+        # With a lost lease nothing is written: the process that took the session over ends the turn.
+        if outcome is None or isinstance(refused, LeaseLost):
+            return None
+        return await self._finish(turn, recorder, outcome)
+
+    def _clean_up(
+        self,
+        opened: OpenTurn,
+        recorder: Recorder,
+        writer_task: "asyncio.Task[None]",
+        agent_task: "asyncio.Task[str]",
+        finished: Finished | None,
+    ) -> None:
+        # After a second cancellation of the turn's task one of the two may still run. A recorder without an owner would
+        # renew the lease forever, and no other process could take the session over.
+        recorder.stop()
+        self._recorders.discard(recorder)
+        writer_task.cancel()
+        writer_task.add_done_callback(_consume_exception)
+        if finished is not None:
+            self._driver.remember(opened, finished)
+        self._return_agent(opened, finished, unresponsive=not agent_task.done())
+        outcome = None if finished is None else finished.turn.outcome
+        self._store.observer.ended(opened, outcome)
+        self.settle(opened.id, outcome)
 
     def _return_agent(self, opened: OpenTurn, finished: Finished | None, *, unresponsive: bool) -> None:
         """Return a live agent to the pool if its turn completed; otherwise discard it: its memory is unknown."""
