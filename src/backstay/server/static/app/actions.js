@@ -3,7 +3,7 @@ import { patch, post, postUntilAccepted, put, remove, request } from "./api.js";
 import { draftOf } from "./draft.js";
 import { isolated } from "./format.js";
 import { attempt, showNotice } from "./notices.js";
-import { closed, current, empty, openSession, sessionState, toNow } from "./open_session.js";
+import { closed, current, empty, openSession, sessionState, showPresent } from "./open_session.js";
 import { go } from "./route.js";
 import { filter, sessionList } from "./session_list.js";
 import { rowsOf } from "./session_rows.js";
@@ -27,7 +27,7 @@ const isUntouched = (id) => location.hash === `#${id}` && (current.value !== id 
 /** Send a message, and retry until it is accepted. Opens the fork if the server forked the session. */
 export async function sendMessage(session, content, { agent, ifBusy = "enqueue", onRetry } = {}) {
   const turn = await postUntilAccepted(`/api/sessions/${session}/turns`, { ...content, if_busy: ifBusy, ...(agent && { agent }) }, onRetry);
-  toNow();
+  showPresent();
   if (turn.session !== session) {
     go(turn.session);
     showNotice("Sent to a fork. The original session continues unchanged.");
@@ -49,7 +49,7 @@ export const compact = () =>
 export const edit = (message, parts) =>
   attempt(async () => {
     const turn = await postUntilAccepted(at(`/messages/${message}/edit`), { parts });
-    toNow();
+    showPresent();
     return turn;
   });
 export const release = (turn) => attempt(() => post(`/api/turns/${turn}/release`));

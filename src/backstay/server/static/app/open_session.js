@@ -19,7 +19,7 @@ export const past = signal(null);
 /** A passage far above the end, not yet connected with it; the end keeps receiving events. */
 export const passage = signal(null);
 /** Incremented when the view jumps to another place in the session, but not when the reader scrolls. */
-export const leap = signal(0);
+export const jumpCount = signal(0);
 /** What to scroll to after rendering: the turn of a search result, and the words to highlight. */
 export const target = signal(null);
 export const recovery = signal(null);
@@ -167,7 +167,7 @@ export async function show(message) {
     if (!drawn.some((entry) => entry.turn === turn)) {
       past.value = null;
       passage.value = passages.begin(snapshot, sessionState.value.top);
-      leap.value += 1;
+      jumpCount.value += 1;
     }
     target.value = { turn, words, at: Date.now() };
   });
@@ -178,13 +178,13 @@ export async function newer() {
   const session = current.value;
   if (newer.busy || !passage.value) return;
   newer.busy = true;
-  const here = leap.value;
+  const here = jumpCount.value;
   try {
     const { windows } = await get(`/api/sessions/${session}/lineage`);
     const chain = () => passages.chainOf(windows, sessionState.value.window);
     const place = passages.next(passage.value, sessionState.value.top, chain(), PAGE);
     const snapshot = place && (await get(`/api/sessions/${session}/snapshot`, place));
-    if (current.value !== session || leap.value !== here || !passage.value) return;
+    if (current.value !== session || jumpCount.value !== here || !passage.value) return;
     if (snapshot) passage.value = passages.below(passage.value, snapshot, place);
     if (passages.meets(passage.value, sessionState.value.top, chain())) joinPassage();
   } catch (error) {
@@ -202,22 +202,22 @@ function joinPassage() {
 }
 
 /** Leave the passage and return to the end of the session. */
-export function toNow() {
+export function showPresent() {
   if (!passage.value) return;
   batch(() => {
     passage.value = target.value = null;
-    leap.value += 1;
+    jumpCount.value += 1;
   });
 }
 
 /** Show the session as it was in a window, or in the part of it before a position. */
-export async function lookBack(window, why, before = null) {
+export async function showWindow(window, why, before = null) {
   const snapshot = await get(`/api/sessions/${current.value}/snapshot`, { window, before, last: PAGE });
-  past.value = { window, why, state: open(asItWas(snapshot)) };
+  past.value = { window, why, state: open(withoutOpenTurns(snapshot)) };
 }
 
 /** A snapshot without its running and waiting turns. */
-const asItWas = (snapshot) => ({
+const withoutOpenTurns = (snapshot) => ({
   ...snapshot,
   output: [],
   pending_steering: [],

@@ -27,7 +27,7 @@ export const above = (passage, snapshot) => ({ ...passage, state: prepend(passag
 
 /** The next query below a passage; null if it has met the session's end, or its window is no longer read. */
 export function next({ bottom }, top, chain, page) {
-  const place = onward(chain, bottom);
+  const place = inNextWindow(chain, bottom);
   if (!place || meets({ bottom }, top, chain)) return null;
   const { until } = chain.find(({ window }) => window === place.window);
   const end = place.window === top.window ? Math.min(until, top.position) : until;
@@ -42,12 +42,12 @@ export function below(passage, snapshot, { window, before }) {
 
 /** Whether a passage reaches the beginning of the session's end. */
 export function meets({ bottom }, top, chain) {
-  const [here, there] = [onward(chain, bottom), onward(chain, top)];
+  const [here, there] = [inNextWindow(chain, bottom), inNextWindow(chain, top)];
   return Boolean(here && there) && here.window === there.window && here.position >= there.position;
 }
 
 /** The same position in the window in which reading continues; null if its window is no longer read. */
-function onward(chain, { window, position }) {
+function inNextWindow(chain, { window, position }) {
   const at = chain.findIndex((one) => one.window === window);
   if (at < 0) return null;
   const younger = chain[at + 1];

@@ -59,8 +59,8 @@ const STEPS = {
     ...state,
     waiting: state.waiting.map((turn) => (turn.id === event.turn ? { ...turn, parts } : turn)),
   }),
-  turn_held: (state, event) => holding(state, event.turn, true),
-  turn_released: (state, event) => holding(state, event.turn, false),
+  turn_held: (state, event) => setHeld(state, event.turn, true),
+  turn_released: (state, event) => setHeld(state, event.turn, false),
   turns_reordered: (state, _, { turns }) => ({
     ...state,
     waiting: state.waiting.toSorted((one, other) => turns.indexOf(one.id) - turns.indexOf(other.id)),
@@ -76,23 +76,23 @@ const STEPS = {
     const begun = { ...state, running: event.turn, cancelling: false, waiting: without(state.waiting, event.turn) };
     return agent === COMPACTOR ? begun : { ...begun, entries: [...state.entries, entry] };
   },
-  text_delta: (state, event, { text }) => inTurn(state, event, (entry) => withText(entry, "text", text)),
-  thought_delta: (state, event, { text }) => inTurn(state, event, (entry) => withText(entry, "thought", text)),
+  text_delta: (state, event, { text }) => changeTurn(state, event, (entry) => withText(entry, "text", text)),
+  thought_delta: (state, event, { text }) => changeTurn(state, event, (entry) => withText(entry, "thought", text)),
   tool_called: (state, event, { call, key }) =>
-    inTurn(markRepeated(state, key), event, (entry) => withStep(entry, callOf(call, { key, at: event.at }))),
+    changeTurn(markRepeated(state, key), event, (entry) => withStep(entry, callOf(call, { key, at: event.at }))),
   tool_returned: (state, event, { result }) =>
-    inTurn(state, event, (entry) => inCall(returned(entry, result), result.id, { endedAt: event.at })),
+    changeTurn(state, event, (entry) => changeCall(returned(entry, result), result.id, { endedAt: event.at })),
   custom_reported: (state, event, { name, data }) =>
-    inTurn(state, event, (entry) => withStep(entry, { type: "custom", kind: name, data: data ?? null })),
+    changeTurn(state, event, (entry) => withStep(entry, { type: "custom", kind: name, data: data ?? null })),
   usage_reported: (state, event, { usage }) =>
-    inTurn(state, event, (entry) => (used(usage) ? { ...entry, usage: sum(entry.usage, usage) } : entry)),
+    changeTurn(state, event, (entry) => (used(usage) ? { ...entry, usage: sum(entry.usage, usage) } : entry)),
   steering_taken: (state, event, { steer, parts }) =>
-    inTurn({ ...state, waiting: without(state.waiting, steer) }, event, (entry) => withSteering(entry, parts)),
+    changeTurn({ ...state, waiting: without(state.waiting, steer) }, event, (entry) => withSteering(entry, parts)),
   approval_decided: (state, event, { call, approved, run_again = false }) =>
-    inTurn(state, event, (entry) => {
-      if (run_again) return inCall(entry, call, { allowedAgain: true });
+    changeTurn(state, event, (entry) => {
+      if (run_again) return changeCall(entry, call, { allowedAgain: true });
       const startedAt = approved && entry.state === "running" ? event.at : null;
-      return inCall(entry, call, { approval: approved ? "approved" : "denied", startedAt });
+      return changeCall(entry, call, { approval: approved ? "approved" : "denied", startedAt });
     }),
   cancel_requested: (state, event) => (event.turn === state.running ? { ...state, cancelling: true } : state),
 
@@ -100,9 +100,9 @@ const STEPS = {
     const freed = { ...state, waiting: without(state.waiting, event.turn) };
     if (event.turn !== state.running) return freed;
     const ended = { ...freed, running: null, cancelling: false };
-    return inTurn(ended, event, (entry) => {
+    return changeTurn(ended, event, (entry) => {
       const settled = { ...insertSteering(entry), state: "ended", outcome: outcomeOf(outcome), endedAt: event.at };
-      return may_have_run.reduce((sofar, call) => inCall(sofar, call, { unknown: true }), settled);
+      return may_have_run.reduce((sofar, call) => changeCall(sofar, call, { unknown: true }), settled);
     });
   },
   turn_recorded: (state, event, { messages = [] }) => ({
@@ -234,17 +234,17 @@ function returned(entry, { id, output = null, error = false, files = [] }) {
   return insertSteeringIfPossible(withStep(entry, { type: "result", id, result }));
 }
 
-function inCall(entry, id, change) {
+function changeCall(entry, id, change) {
   return { ...entry, steps: entry.steps.map((step) => (step.type === "call" && step.id === id ? { ...step, ...change } : step)) };
 }
 
 /** Add the ledger entries of the calls. A call that was repeated later has none: the ledger has only the last one. */
 function withCalls(entry, calls) {
   const records = new Map(calls.filter(({ turn }) => turn === entry.turn).map((record) => [record.call, record]));
-  return { ...entry, steps: entry.steps.map((step) => (step.type === "call" ? ledgered(entry, step, records.get(step.id)) : step)) };
+  return { ...entry, steps: entry.steps.map((step) => (step.type === "call" ? withRecord(entry, step, records.get(step.id)) : step)) };
 }
 
-function ledgered(entry, step, record) {
+function withRecord(entry, step, record) {
   if (!record) return entry.agent && !step.result ? { ...step, ...REPEATED } : step;
   return {
     ...step,
@@ -284,7 +284,7 @@ function insertSteering(entry) {
 
 const inputOf = ({ id, parts, at, role }) => ({ id, parts, at, role });
 const outcomeOf = ({ type, reason = "", code = type === "failed" ? "agent_failed" : "", hint = "" }) => ({ type, reason, code, hint });
-const holding = (state, id, held) => ({
+const setHeld = (state, id, held) => ({
   ...state,
   waiting: state.waiting.map((turn) => (turn.id === id ? { ...turn, held } : turn)),
 });
@@ -301,12 +301,12 @@ const topOf = ({ window, summarises, summarises_until, messages }) => ({
 export const textOf = (parts) => parts.filter((part) => part.type === "text").map((part) => part.text).join("\n");
 
 /** The parts other than text. */
-export const besides = (parts) => parts.filter((part) => part.type !== "text");
+export const partsBesidesText = (parts) => parts.filter((part) => part.type !== "text");
 
 /** The same parts with another text; attachments stay. */
-export const reworded = (parts, text) => [{ type: "text", text }, ...besides(parts)];
+export const replaceText = (parts, text) => [{ type: "text", text }, ...partsBesidesText(parts)];
 
-function inTurn(state, event, change) {
+function changeTurn(state, event, change) {
   const place = state.entries.findLastIndex((entry) => entry.turn === event.turn);
   return place < 0 ? state : { ...state, entries: state.entries.with(place, change(state.entries[place])) };
 }

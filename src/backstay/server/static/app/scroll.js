@@ -8,7 +8,7 @@ const endOf = (box) => box.scrollHeight - box.scrollTop - box.clientHeight;
 const bottomIn = (box, turn) => turn.getBoundingClientRect().bottom - box.getBoundingClientRect().top;
 
 /** The first visible turn and the position of its bottom: content that is added above may belong to the same turn. */
-function seenIn(box) {
+function firstVisibleTurn(box) {
   const turn = [...box.querySelectorAll("[data-turn]")].find((one) => bottomIn(box, one) > 0);
   return turn && { turn, bottom: bottomIn(box, turn) };
 }
@@ -21,7 +21,7 @@ export function useTail(content, topKey, nearTop, nearEnd = null) {
   const below = useRef(nearEnd);
   const [away, setAway] = useState(Boolean(nearEnd));
   // Measure now, while the DOM is as the reader sees it: scroll events arrive later than the scrolling.
-  if (box.current && held.current.topKey !== topKey) held.current.seen = seenIn(box.current);
+  if (box.current && held.current.topKey !== topKey) held.current.seen = firstVisibleTurn(box.current);
 
   // After every render: follow the end, or, if content was added above, keep the visible text in place.
   useLayoutEffect(() => {

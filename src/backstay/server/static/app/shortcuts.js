@@ -3,7 +3,7 @@ import { create, step, stop } from "./actions.js";
 import { openDialog, sidebar } from "./dialog_state.js";
 import { composing } from "./keyboard.js";
 import { attempt } from "./notices.js";
-import { passage, past, sessionState, toNow } from "./open_session.js";
+import { passage, past, sessionState, showPresent } from "./open_session.js";
 
 const isField = (target) => target.closest?.("input, textarea, select, [contenteditable]");
 
@@ -31,6 +31,6 @@ function escape() {
   if (openDialog.value) return null;
   if (sidebar.value) return () => (sidebar.value = false);
   if (past.value) return () => (past.value = null);
-  if (passage.value) return toNow;
+  if (passage.value) return showPresent;
   return sessionState.value?.running ? stop : null;
 }

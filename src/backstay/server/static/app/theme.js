@@ -2,9 +2,9 @@
 import { effect, signal } from "../vendor/page.js";
 
 const KEY = "backstay.theme";
-export const theme = signal(remembered());
+export const theme = signal(storedTheme());
 
-function remembered() {
+function storedTheme() {
   try {
     return localStorage.getItem(KEY) ?? "system";
   } catch {

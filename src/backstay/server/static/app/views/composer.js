@@ -12,7 +12,7 @@ import { about, mainAgent } from "../server.js";
 import { attach, drop, filesOf, partsOf } from "../uploads.js";
 import { Queue } from "./queue.js";
 
-const WAYS = [
+const SUBMIT_MODES = [
   ["enqueue", "Queue", "Sent next, when this answer has ended"],
   ["steer", "Steer", "Sent to the agent now, while it works"],
   ["replace", "Replace", "Stops this answer; its text is kept"],
@@ -126,7 +126,7 @@ export function Composer({ onEditLast }) {
           <input type="file" multiple class="unseen" disabled=${closed} onChange=${(event) => (attach(session, event.target.files), (event.target.value = ""))} /></label>
         ${agents.length > 1 && html`<select aria-label="Agent for this message" value=${agent} onChange=${(event) => setChosen(event.target.value)}>
           ${agents.map((name) => html`<option key=${name} value=${name}>${name}</option>`)}</select>`}
-        ${busy && html`<div class="ways" role="radiogroup" aria-label="While it answers">${WAYS.map(([value, name, what]) => html`
+        ${busy && html`<div class="ways" role="radiogroup" aria-label="While it answers">${SUBMIT_MODES.map(([value, name, what]) => html`
           <label key=${value} title=${what} class=${way === value ? "on" : ""}><input type="radio" name="way" value=${value} checked=${way === value} onChange=${() => setWay(value)} />${name}</label>`)}</div>`}
         <span class="grow dim sending" role="status">${sending}</span>
         ${busy && html`<button type="button" class="round" aria-label="Stop the answer" title="Stop the answer (Esc)" disabled=${cancelling.value} onClick=${stop}><${Icon} name="stop" /></button>`}

@@ -1,7 +1,7 @@
 // The conversation: the turns of the open session; the view follows the end unless the reader has scrolled away.
 import { html, useEffect, useMemo, useNodes, useState } from "../html.js";
 import { Icon } from "../icon.js";
-import { above, newer, older, passage, past, sessionState, target, toNow } from "../open_session.js";
+import { above, newer, older, passage, past, sessionState, target, showPresent } from "../open_session.js";
 import { useTail } from "../scroll.js";
 import { Turn } from "./turn.js";
 
@@ -42,7 +42,7 @@ export function Conversation() {
       ${far && html`<p class="later dim">Later messages load as you scroll down…</p>`}
       ${shown.closed && !far && html`<p class="closed dim">${CLOSED[shown.closed]}</p>`}
     </div>
-    ${away && html`<button type="button" class="latest" onClick=${far ? toNow : toEnd}><${Icon} name="down" /> Jump to latest</button>`}
+    ${away && html`<button type="button" class="latest" onClick=${far ? showPresent : toEnd}><${Icon} name="down" /> Jump to latest</button>`}
     <div class="unseen" role="status" aria-live="polite">${settled}</div>
   </div>`;
 }

@@ -3,7 +3,7 @@ import { get } from "../api.js";
 import { day } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
 import { descriptionOf, edgesOf, nodesOf, STEP, widthOf, withForks } from "../lineage.js";
-import { currentSession, lookBack, past } from "../open_session.js";
+import { currentSession, showWindow, past } from "../open_session.js";
 import { go } from "../route.js";
 import { sessionList } from "../session_list.js";
 import { nameOf } from "../session_rows.js";
@@ -22,11 +22,11 @@ export function Lineage() {
     if (node.window.fork) return go(node.window.fork.id);
     go(session.id);
     if (node.current) return void (past.value = null);
-    return lookBack(node.window.id, `${node.name.toLowerCase()}, ${day(node.window.at)}`);
+    return showWindow(node.window.id, `${node.name.toLowerCase()}, ${day(node.window.at)}`);
   };
   const read = (window) => {
     go(session.id);
-    lookBack(window.summarises, `summarised messages, ${day(window.at)}`, window.summarises_until);
+    showWindow(window.summarises, `summarised messages, ${day(window.at)}`, window.summarises_until);
   };
   return html`<section class="lineage" aria-label="Lineage">
     <h2>Versions of this conversation</h2>

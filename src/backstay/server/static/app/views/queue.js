@@ -4,7 +4,7 @@ import { html, useState } from "../html.js";
 import { Icon } from "../icon.js";
 import { acceptOrCancel } from "../keyboard.js";
 import { running, waiting as inbox } from "../open_session.js";
-import { reworded, textOf } from "../reduce.js";
+import { replaceText, textOf } from "../reduce.js";
 import { about } from "../server.js";
 
 export function Queue() {
@@ -24,14 +24,14 @@ export function Queue() {
 function Waiting({ turn, up, down }) {
   const [editing, setEditing] = useState(null);
   const text = textOf(turn.parts) || "files";
-  const save = async () => (await rewrite(turn.id, reworded(turn.parts, editing))) && setEditing(null);
+  const save = async () => (await rewrite(turn.id, replaceText(turn.parts, editing))) && setEditing(null);
   if (editing !== null) {
     return html`<li><input class="grow" aria-label="Waiting message" value=${editing} onInput=${(event) => setEditing(event.target.value)}
         onKeyDown=${acceptOrCancel(save, () => setEditing(null))} />
       <button type="button" class="small primary" onClick=${save}>Save</button></li>`;
   }
   return html`<li>
-    <${Standing} turn=${turn} /><span class="grow one-line" dir="auto">${text}</span>
+    <${WaitReason} turn=${turn} /><span class="grow one-line" dir="auto">${text}</span>
     ${turn.held && html`<button type="button" class="small primary" onClick=${() => release(turn.id)}>Release</button>`}
     ${up && html`<button type="button" class="quiet" aria-label="Move up" onClick=${up}><${Icon} name="up" /></button>`}
     ${down && html`<button type="button" class="quiet" aria-label="Move down" onClick=${down}><${Icon} name="down" /></button>`}
@@ -41,7 +41,7 @@ function Waiting({ turn, up, down }) {
 }
 
 /** Why a message waits: it is queued, it is held, or no server runs its agent. */
-function Standing({ turn }) {
+function WaitReason({ turn }) {
   if (turn.held) return html`<span class="badge absent" title="This message was imported. It is sent when you release it.">held</span>`;
   const here = about.value?.facts.agents.includes(turn.agent) ?? true;
   if (here || running.value) return html`<span class="badge">${turn.steer ? "steers" : "queued"}</span>`;

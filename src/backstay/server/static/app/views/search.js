@@ -31,7 +31,7 @@ export function Search() {
   const choose = (row) => {
     openDialog.value = null;
     if (row.session) return go(row.session.id);
-    seek(row.hit.message, soughtIn(row.hit.snippet));
+    seek(row.hit.message, matchedWords(row.hit.snippet));
     if (row.hit.session !== current.value) return go(row.hit.session, "at", row.hit.message);
     go(current.value);
     return attempt(() => show(row.hit.message));
@@ -72,7 +72,7 @@ function Hit({ hit }) {
 }
 
 /** The matching words of a snippet. */
-const soughtIn = ({ text, marks }) => [...new Set(marks.map(([from, to]) => [...text].slice(from, to).join("").toLowerCase()))];
+const matchedWords = ({ text, marks }) => [...new Set(marks.map(([from, to]) => [...text].slice(from, to).join("").toLowerCase()))];
 
 /** The snippet with its matches highlighted. The marks count code points, as Python does. */
 function marked({ text, marks }) {

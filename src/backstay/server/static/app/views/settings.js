@@ -9,12 +9,12 @@ import { theme } from "../theme.js";
 import { Dialog } from "./dialog.js";
 import { Schedules } from "./schedules.js";
 
-const LIVES = [["", "never expires"], ["1", "expires in a day"], ["7", "expires in a week"], ["30", "expires in 30 days"], ["90", "expires in 90 days"], ["365", "expires in a year"]];
+const TOKEN_LIFETIMES = [["", "never expires"], ["1", "expires in a day"], ["7", "expires in a week"], ["30", "expires in 30 days"], ["90", "expires in 90 days"], ["365", "expires in a year"]];
 
 export function Settings() {
   if (!about.value) return html`<${Dialog} title="Settings" kind="wide"><p class="dim">Waiting for the server…</p><//>`;
   return html`<${Dialog} title="Settings" kind="wide">
-    <${Answers} /><${Looks} /><${Schedules} /><${Tokens} /><${Kept} /><${Files} /><${Version} />
+    <${Answers} /><${Appearance} /><${Schedules} /><${Tokens} /><${Retention} /><${Files} /><${Version} />
   <//>`;
 }
 
@@ -25,7 +25,7 @@ function Answers() {
     <p class="dim">Choose another with <code>backstay serve --agent</code>; <code>backstay agents</code> lists the available ones.</p></section>`;
 }
 
-function Looks() {
+function Appearance() {
   return html`<section><h3>Appearance</h3><div class="ways" role="radiogroup" aria-label="Theme">${["system", "light", "dark"].map((name) => html`
     <label key=${name} class=${theme.value === name ? "on" : ""}><input type="radio" name="theme" checked=${theme.value === name} onChange=${() => (theme.value = name)} />${name}</label>`)}</div></section>`;
 }
@@ -53,14 +53,14 @@ function Tokens() {
     <ul class="plain tokens">${tokens.map((token) => html`<li key=${token.id} class="row"><span class="grow one-line" dir="auto">${named(token.name)}</span><span class="badge">${token.kind}</span>${token.access === "read" && html`<span class="badge">read-only</span>`}<time class="dim">${day(token.created_at)}</time>${token.expires_at && html`<span class="dim">until <time>${day(token.expires_at)}</time></span>`}
       <button type="button" class="small" onClick=${() => confirm(`Revoke ${isolated(token.name)}?`) && revoke(token)}>Revoke</button></li>`)}</ul>
     <form class="row wrap" onSubmit=${(event) => (event.preventDefault(), name && createToken())}><input class="grow" aria-label="Purpose of the token" placeholder="What is the token for?" maxlength="200" value=${name} onInput=${(event) => setName(event.target.value)} />
-      <select class="small" aria-label="When the token expires" value=${days} onChange=${(event) => setDays(event.target.value)}>${LIVES.map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)}</select>
+      <select class="small" aria-label="When the token expires" value=${days} onChange=${(event) => setDays(event.target.value)}>${TOKEN_LIFETIMES.map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)}</select>
       <label class="small"><input type="checkbox" checked=${readOnly} onChange=${(event) => setReadOnly(event.target.checked)} /> read-only</label>
       <button class="small" disabled=${!name.trim()}>New token</button><button type="button" class="small" onClick=${link}>Link for another browser</button></form>
     ${shown && html`<p role="status">${shown.what}: <code class="secret">${shown.text}</code></p>`}
     <p><button type="button" class="small" onClick=${() => attempt(async () => (await post("/api/logout"), location.reload()))}>Sign out of this browser</button></p></section>`;
 }
 
-function Kept() {
+function Retention() {
   const { keep_closed_days: days, compact_tokens: tokens } = about.value;
   return html`<section><h3>Retention</h3><ul class="plain">
     <li>Closed and expired sessions are kept ${days ? `for ${days} days` : "forever"}.</li>

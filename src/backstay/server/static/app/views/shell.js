@@ -2,7 +2,7 @@
 import { openDialog, sidebar } from "../dialog_state.js";
 import { sentence } from "../format.js";
 import { html, useState } from "../html.js";
-import { current, currentSession, empty, leap, opened, openError, passage, past } from "../open_session.js";
+import { current, currentSession, empty, jumpCount, opened, openError, passage, past } from "../open_session.js";
 import { route } from "../route.js";
 import { Banners } from "./banner.js";
 import { Composer } from "./composer.js";
@@ -38,7 +38,7 @@ function SessionView() {
   if (!opened.value) return html`<div class="scroller"><p class="dim loading" role="status">Opening…</p></div>`;
   if (route.value.view === "lineage" && currentSession.value) return html`<div class="scroller"><${Lineage} /></div>`;
   const editLast = () => !passage.value && (document.querySelector(".turn:last-of-type [aria-label^=Edit]")?.click(), setNudge(nudge + 1));
-  return html`${empty.value ? html`<div class="scroller"><${Welcome} /></div>` : html`<${Conversation} key=${`${opened.value} ${past.value?.window ?? ""} ${leap.value}`} />`}
+  return html`${empty.value ? html`<div class="scroller"><${Welcome} /></div>` : html`<${Conversation} key=${`${opened.value} ${past.value?.window ?? ""} ${jumpCount.value}`} />`}
     ${!past.value && html`<${Composer} onEditLast=${editLast} />`}`;
 }
 

@@ -27,13 +27,13 @@ export function Sidebar() {
     <${List} />
     <footer>
       <button type="button" class="quiet wide" onClick=${() => (openDialog.value = "settings")}><${Icon} name="settings" />
-        <span class="one-line grow">${who()}</span></button>
+        <span class="one-line grow">${agentLabel()}</span></button>
       <button type="button" class="quiet" aria-label="Help" title="Help (?)" onClick=${() => (openDialog.value = "help")}><${Icon} name="help" /></button>
     </footer>
   </nav>`;
 }
 
-const who = () => {
+const agentLabel = () => {
   const agents = about.value?.facts.agents ?? [];
   return agents.length === 1 && isScripted(agents[0]) ? "Scripted agent" : agents.join(", ") || "Settings";
 };

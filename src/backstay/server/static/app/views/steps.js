@@ -57,7 +57,7 @@ function Call({ call, turn, ended }) {
   const state = stateOf(call, ended);
   const kind = asks ? "asks" : unknown ? "unknown" : result?.error ? "failed" : "";
   return html`<div class="call">
-    <${Fold} icon="tool" title=${name} brief=${inline(call.arguments)} state=${state} took=${tookOf(call)} kind=${kind} key=${asks} open=${asks}>
+    <${Fold} icon="tool" title=${name} brief=${inline(call.arguments)} state=${state} took=${durationOf(call)} kind=${kind} key=${asks} open=${asks}>
       <span class="label">Arguments</span><${Json} value=${call.arguments} />
       ${result && html`<span class="label">${result.error ? "Error" : "Result"}</span><${Json} value=${result.output} /><${Parts} parts=${result.files ?? []} />`}
       ${unknown && html`<p class="caution"><${Icon} name="warn" />Interrupted before the result was stored. The tool may have run; ${call.allowedAgain ? "you allowed it to run once more." : "it is not run again without your permission."}</p>`}
@@ -71,7 +71,7 @@ function Call({ call, turn, ended }) {
 }
 
 /** How long the tool ran, if known. */
-const tookOf = ({ startedAt, endedAt }) => (startedAt && endedAt ? Math.max(0, endedAt - startedAt) : null);
+const durationOf = ({ startedAt, endedAt }) => (startedAt && endedAt ? Math.max(0, endedAt - startedAt) : null);
 
 function stateOf({ result, approval, unknown, again, client }, ended) {
   if (unknown) return "may have run";

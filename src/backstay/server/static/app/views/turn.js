@@ -5,7 +5,7 @@ import { clock, sentence, span, usage } from "../format.js";
 import { html, steady, useEffect, useNodes, useRef, useState } from "../html.js";
 import { Icon } from "../icon.js";
 import { composing } from "../keyboard.js";
-import { besides, reworded, textOf } from "../reduce.js";
+import { partsBesidesText, replaceText, textOf } from "../reduce.js";
 import { isScripted } from "../server.js";
 import { Parts } from "./parts.js";
 import { Step } from "./steps.js";
@@ -56,7 +56,7 @@ function Editor({ input, onDone }) {
   const [text, setText] = useState(textOf(input.parts));
   const field = useRef(null);
   useEffect(() => field.current.focus(), []);
-  const send = async () => (await edit(input.id, reworded(input.parts, text))) && onDone();
+  const send = async () => (await edit(input.id, replaceText(input.parts, text))) && onDone();
   const keys = (event) => {
     if (composing(event)) return;
     if (event.key === "Escape") (event.stopPropagation(), onDone());
@@ -64,7 +64,7 @@ function Editor({ input, onDone }) {
   };
   return html`<div class="asked editing">
     <textarea ref=${field} aria-label="Your message" rows="3" value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${keys}></textarea>
-    <${Parts} parts=${besides(input.parts)} />
+    <${Parts} parts=${partsBesidesText(input.parts)} />
     <div class="row end"><span class="dim grow">The messages that followed stay in the lineage.</span>
       <button type="button" class="small" onClick=${onDone}>Cancel</button>
       <button type="button" class="primary small" onClick=${send} disabled=${!text.trim()}>Send instead</button></div>
@@ -96,9 +96,9 @@ function Ending({ entry, last, idle, frozen }) {
     <${Icon} name="warn" />
     <p><strong>${title}.</strong> ${reason && html`<span>${sentence(reason)} </span>`}<span class="dim">${[hint, next].filter(Boolean).join(" ")}</span></p>
     ${traced.length > 0 && html`<pre class="traceback">${traced.join("\n")}</pre>`}
-    ${acts && entry.outcome?.type === "interrupted" && doubtful.map(({ id, name }) => html`<button type="button" class="small" key=${id} title="This tool may have run. If you allow it, it may run once more, and the answer continues." onClick=${once(() => allowAgain(entry.turn, id))}>Allow ${name} again</button>`)}
-    ${acts && entry.outcome?.type === "interrupted" && html`<button type="button" class="small" onClick=${once(() => resume(entry.turn))}>Resume</button>`}
-    ${acts && !called.length && html`<button type="button" class="small" onClick=${once(() => retry())}>Retry</button>`}
+    ${acts && entry.outcome?.type === "interrupted" && doubtful.map(({ id, name }) => html`<button type="button" class="small" key=${id} title="This tool may have run. If you allow it, it may run once more, and the answer continues." onClick=${onSingleClick(() => allowAgain(entry.turn, id))}>Allow ${name} again</button>`)}
+    ${acts && entry.outcome?.type === "interrupted" && html`<button type="button" class="small" onClick=${onSingleClick(() => resume(entry.turn))}>Resume</button>`}
+    ${acts && !called.length && html`<button type="button" class="small" onClick=${onSingleClick(() => retry())}>Retry</button>`}
   </div>`;
 }
 
@@ -108,22 +108,22 @@ function Tools({ entry, last, idle, frozen, onEdit }) {
   const free = idle && !frozen;
   return html`<footer class="tools">
     ${words && html`<${Copy} text=${words} />`}
-    ${!frozen && entry.input?.role === "user" && html`<${Act} icon="edit" name="Edit and send again" act=${() => onEdit(entry.input.id)} />`}
-    ${free && last && !mayHaveRun(entry) && html`<${Act} icon="retry" name="Answer again" act=${() => retry()} />`}
-    ${free && last && html`<${Act} icon="undo" name="Undo this turn" act=${undo} />`}
-    ${entry.turn && html`<${Act} icon="fork" name="Fork from here" act=${() => fork(entry.turn)} />`}
+    ${!frozen && entry.input?.role === "user" && html`<${ActionButton} icon="edit" name="Edit and send again" act=${() => onEdit(entry.input.id)} />`}
+    ${free && last && !mayHaveRun(entry) && html`<${ActionButton} icon="retry" name="Answer again" act=${() => retry()} />`}
+    ${free && last && html`<${ActionButton} icon="undo" name="Undo this turn" act=${undo} />`}
+    ${entry.turn && html`<${ActionButton} icon="fork" name="Fork from here" act=${() => fork(entry.turn)} />`}
     <span class="spent">${ms !== null && span(ms)}${entry.usage && html` <span>${usage(entry.usage)}</span>`}</span>
   </footer>`;
 }
 
 /** Ignore the second click of a double click, which may hit another element that has taken the place of the first. */
-const once = (act) => (event) => event.detail < 2 && act();
+const onSingleClick = (act) => (event) => event.detail < 2 && act();
 
-function Act({ icon, name, act }) {
-  return html`<button type="button" class="quiet" aria-label=${name} title=${name} onClick=${once(act)}><${Icon} name=${icon} /></button>`;
+function ActionButton({ icon, name, act }) {
+  return html`<button type="button" class="quiet" aria-label=${name} title=${name} onClick=${onSingleClick(act)}><${Icon} name=${icon} /></button>`;
 }
 
 function Copy({ text }) {
   const [done, copy] = useCopy(text);
-  return html`<${Act} icon=${done ? "check" : "copy"} name="Copy answer" act=${copy} />`;
+  return html`<${ActionButton} icon=${done ? "check" : "copy"} name="Copy answer" act=${copy} />`;
 }

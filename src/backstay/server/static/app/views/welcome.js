@@ -6,7 +6,7 @@ import { attempt } from "../notices.js";
 import { current } from "../open_session.js";
 import { about, isScripted, mainAgent } from "../server.js";
 
-const TOUR = [
+const EXAMPLES = [
   { icon: "thought", name: "Watch an answer stream", what: "Reload while it streams. Nothing goes missing.", text: "slow 12" },
   { icon: "tool", name: "Call a tool", what: "Arguments and result are on disk before you see them.", text: "think about numbers first\ncalc 6*7\nask Shall I tell you the time?\ntool clock" },
   { icon: "warn", name: "Crash the server and watch", what: "It is killed in the middle of an answer and comes back.", text: "slow 6\ncrash", demo: true },
@@ -18,7 +18,7 @@ export function Welcome() {
   const known = about.value;
   if (!known) return null;
   const scripted = isScripted(mainAgent());
-  const steps = scripted ? TOUR.filter((step) => !step.demo || known.demo) : [];
+  const steps = scripted ? EXAMPLES.filter((step) => !step.demo || known.demo) : [];
   const begin = (text) => attempt(async () => sendMessage(current.value ?? (await create()), { text }, { agent: mainAgent() }));
   return html`<section class="welcome">
     <h1>${scripted ? "A conversation that can't get lost" : "What would you like to talk about?"}</h1>
