@@ -159,7 +159,7 @@ class Watchdog:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._wires: set[ServerConnection] = set()
+        self._connections: set[ServerConnection] = set()
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -168,7 +168,7 @@ class Watchdog:
     def watching(self, connection: ServerConnection) -> Iterator[None]:
         """Inside the block no query on this connection is awaited much longer than this many seconds."""
         with self._lock:
-            self._wires.add(connection)
+            self._connections.add(connection)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="backstay-watchdog", daemon=True)
                 self._thread.start()
@@ -176,12 +176,12 @@ class Watchdog:
             yield
         finally:
             with self._lock:
-                self._wires.discard(connection)
+                self._connections.discard(connection)
 
     @property
     def watched(self) -> int:
         """The number of connections in use."""
-        return len(self._wires)
+        return len(self._connections)
 
     def close(self) -> None:
         """Stop the watchdog."""
@@ -193,7 +193,7 @@ class Watchdog:
             with self._lock:
                 late = [
                     connection
-                    for connection in self._wires
+                    for connection in self._connections
                     if connection.busy and now - connection.busy >= self._seconds
                 ]
             for connection in late:

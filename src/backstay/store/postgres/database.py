@@ -77,9 +77,9 @@ class Unanswered(Exception):
 class PostgresDatabase:
     """Runs work in transactions. Work that was overtaken or cut off is run again, as a whole, until the deadline."""
 
-    def __init__(self, target: ConnectionTarget, *, name: str, wait_seconds: float, patience: float) -> None:
+    def __init__(self, target: ConnectionTarget, *, name: str, wait_seconds: float, look_up_seconds: float) -> None:
         self.target = target
-        self._name, self._wait, self._seconds_until_due = name, wait_seconds, patience
+        self._name, self._wait, self._look_up_seconds = name, wait_seconds, look_up_seconds
         self._pid = os.getpid()
         self._numbers = itertools.count(1)
         self._failure: Exception | None = None
@@ -209,7 +209,7 @@ class PostgresDatabase:
         A commit that we can see may be on this server alone, if the wait for a standby was cut short with the
         connection. So this query is itself a commit: once it is answered, all earlier commits are on the standby too.
         """
-        deadline = time.monotonic() + self._seconds_until_due
+        deadline = time.monotonic() + self._look_up_seconds
         while True:
             try:
                 with self._connection(deadline) as connection:

@@ -84,7 +84,7 @@ class PostgresEngine:
         self._writers = target.connections // 2
         self._threads = ThreadPoolExecutor(self._writers, thread_name_prefix="backstay-writer")
         self._database = PostgresDatabase(
-            target, name=self.worker, wait_seconds=wait_seconds, patience=max(wait_seconds, lease_seconds)
+            target, name=self.worker, wait_seconds=wait_seconds, look_up_seconds=max(wait_seconds, lease_seconds)
         )
         try:
             self._open(shipped() if steps is None else steps)
