@@ -118,8 +118,8 @@ async def finish_turn(
         TimeoutError: The turn did not end in time.
     """
     events: list[Event] = []
-    async with _bounded(timeout_seconds, events), _listening(turn) as story:
-        async for event in story:
+    async with _bounded(timeout_seconds, events), _events_of(turn) as stored:
+        async for event in stored:
             events.append(event)
             if isinstance(event.body, ToolCalled):
                 await _decide(turn, event.body.call, approve)
@@ -145,8 +145,8 @@ async def events_until(turn: TurnLike, kind: type[EventBody], *, timeout_seconds
         TimeoutError: There was no such event in time, or the turn ended without one.
     """
     events: list[Event] = []
-    async with _bounded(timeout_seconds, events), _listening(turn) as story:
-        async for event in story:
+    async with _bounded(timeout_seconds, events), _events_of(turn) as stored:
+        async for event in stored:
             events.append(event)
             if isinstance(event.body, kind):
                 return events
@@ -179,7 +179,7 @@ async def _bounded(seconds: float, events: Sequence[Event]) -> AsyncIterator[Non
 
 
 @asynccontextmanager
-async def _listening(turn: TurnLike) -> AsyncIterator[AsyncGenerator[Event, None]]:
+async def _events_of(turn: TurnLike) -> AsyncIterator[AsyncGenerator[Event, None]]:
     """The events of a turn; they are closed with the block."""
     events = turn.events()
     try:

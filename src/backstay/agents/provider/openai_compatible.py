@@ -12,7 +12,7 @@ from backstay.agents.provider.conversation import Conversation
 from backstay.agents.provider.model_agent import AgentSettings, Declared, ModelAgent, system_random
 from backstay.agents.provider.request_options import described, options_of
 from backstay.agents.provider.transcript import Transcript
-from backstay.agents.provider.transport.model_endpoint import ModelEndpoint, WireFormat
+from backstay.agents.provider.transport.model_endpoint import ModelEndpoint, ProviderApi
 from backstay.agents.provider.transport.retry_policy import ProviderBackoff
 from backstay.agents.tool_servers.tool_server import ToolServer
 from backstay.agents.tools import Function, Tool
@@ -24,7 +24,7 @@ def _bearer(key: str) -> dict[str, str]:
     return {"authorization": f"Bearer {key}"}
 
 
-_WIRE = WireFormat("/chat/completions", msgspec.json.Decoder(CompletionChunk).decode, _bearer)
+_API = ProviderApi("/chat/completions", msgspec.json.Decoder(CompletionChunk).decode, _bearer)
 
 
 class OpenAICompatible(ModelAgent[CompletionChunk]):
@@ -82,7 +82,7 @@ class OpenAICompatible(ModelAgent[CompletionChunk]):
         chance: Callable[[], float] = system_random,
     ) -> None:
         endpoint = ModelEndpoint(
-            base_url, model, api_key, _WIRE, connect_timeout=connect_timeout, read_timeout=read_timeout
+            base_url, model, api_key, _API, connect_timeout=connect_timeout, read_timeout=read_timeout
         )
         settings = AgentSettings(
             tools=tools,

@@ -11,7 +11,7 @@ from backstay.agents.provider.anthropic.anthropic_stream import AnthropicAnswer,
 from backstay.agents.provider.anthropic.anthropic_transcript import AnthropicTranscript
 from backstay.agents.provider.conversation import Conversation
 from backstay.agents.provider.model_agent import AgentSettings, Declared, ModelAgent, limits_of
-from backstay.agents.provider.transport.model_endpoint import ModelEndpoint, WireFormat
+from backstay.agents.provider.transport.model_endpoint import ModelEndpoint, ProviderApi
 from backstay.model.content import Json
 from backstay.model.message import Message
 
@@ -25,7 +25,7 @@ def _headers(key: str) -> dict[str, str]:
     return {"x-api-key": key}
 
 
-_WIRE = WireFormat(
+_API = ProviderApi(
     "/v1/messages", msgspec.json.Decoder(AnthropicEvent).decode, _headers, {"anthropic-version": _VERSION}
 )
 
@@ -70,7 +70,7 @@ class AnthropicAgent(ModelAgent[AnthropicEvent]):
         options: Mapping[str, Json] | None = None,
         **settings: Unpack[AgentSettings],
     ) -> None:
-        super().__init__(ModelEndpoint(base_url, model, api_key, _WIRE, **limits_of(settings)), model, settings)
+        super().__init__(ModelEndpoint(base_url, model, api_key, _API, **limits_of(settings)), model, settings)
         self._max_tokens, self._thinking = max_tokens, thinking
         self._request = dict(options or {}) | {"model": model, "stream": True}
 

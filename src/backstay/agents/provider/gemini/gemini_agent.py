@@ -12,7 +12,7 @@ from backstay.agents.provider.conversation import Conversation
 from backstay.agents.provider.gemini.gemini_stream import GeminiAnswer, GeminiChunk
 from backstay.agents.provider.gemini.gemini_transcript import GeminiTranscript
 from backstay.agents.provider.model_agent import AgentSettings, Declared, ModelAgent, limits_of
-from backstay.agents.provider.transport.model_endpoint import ModelEndpoint, WireFormat
+from backstay.agents.provider.transport.model_endpoint import ModelEndpoint, ProviderApi
 from backstay.model.content import Json
 from backstay.model.message import Message
 
@@ -58,8 +58,8 @@ class GeminiAgent(ModelAgent[GeminiChunk]):
         **settings: Unpack[AgentSettings],
     ) -> None:
         path = f"/models/{quote(model.removeprefix('models/'), safe='')}:streamGenerateContent?alt=sse"
-        wire = WireFormat(path, _decode, _headers)
-        super().__init__(ModelEndpoint(base_url, model, api_key, wire, **limits_of(settings)), model, settings)
+        api = ProviderApi(path, _decode, _headers)
+        super().__init__(ModelEndpoint(base_url, model, api_key, api, **limits_of(settings)), model, settings)
         self._generation: dict[str, Json] = {"thinkingConfig": {"includeThoughts": True}} if thoughts else {}
         self._generation |= dict(options or {})
 

@@ -26,8 +26,8 @@ _MOST_OF_AN_EVENT = 1 << 20
 _DRAIN_SECONDS = 0.1
 
 
-class WireFormat(NamedTuple, Generic[ChunkT]):
-    """How a provider is addressed.
+class ProviderApi(NamedTuple, Generic[ChunkT]):
+    """The API of a provider: its path, its decoder and its headers.
 
     Attributes:
         path: The path and query of requests, after the base URL.
@@ -50,7 +50,7 @@ class ModelEndpoint(Generic[ChunkT]):
         base_url: str,
         model: str,
         api_key: str | None,
-        wire: WireFormat[ChunkT],
+        api: ProviderApi[ChunkT],
         *,
         connect_timeout: float = 10.0,
         read_timeout: float = 120.0,
@@ -60,7 +60,7 @@ class ModelEndpoint(Generic[ChunkT]):
         self._model, self._key = model, _checked_key(api_key)
         # Errors are shown to users, so they do not name the host; the log, which operators read, does.
         self._where, self._address = f"the provider of {model}", url.netloc.decode()
-        self._url, self._wire = httpx2.URL(str(url).rstrip("/") + wire.path), wire
+        self._url, self._api = httpx2.URL(str(url).rstrip("/") + api.path), api
         self._connect_timeout, self._read_timeout = connect_timeout, read_timeout
         # A model on this machine is never reached through the proxy of the environment.
         self._trust_env = not _is_loopback(url.host)
@@ -101,7 +101,7 @@ class ModelEndpoint(Generic[ChunkT]):
 
     def _client(self) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(
-            headers=_HEADERS | dict(self._wire.common) | (self._wire.headers(self._key) if self._key else {}),
+            headers=_HEADERS | dict(self._api.common) | (self._api.headers(self._key) if self._key else {}),
             timeout=httpx2.Timeout(self._read_timeout, connect=self._connect_timeout, pool=None),
             # Each running turn may have a connection; the number of turns is limited elsewhere.
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
@@ -139,7 +139,7 @@ class ModelEndpoint(Generic[ChunkT]):
 
     def _read(self, data: bytes) -> ChunkT:
         try:
-            chunk = self._wire.decode(data)
+            chunk = self._api.decode(data)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise ProviderFault(AgentFailed(f"{self._where} sent a chunk that cannot be read: {error}")) from error
         if chunk.error is not None:
