@@ -168,7 +168,7 @@ def test_a_session_of_a_server_has_the_short_names_too(
     assert far(tmp_path, server, "show", "zzzzzzzz").code == 1
 
 
-def test_show_tells_turns_outcomes_and_calls_that_may_have_run(shared: RunningServer, tmp_path: Path) -> None:
+def test_show_prints_turns_outcomes_and_calls_that_may_have_run(shared: RunningServer, tmp_path: Path) -> None:
     server = shared.for_somebody_new()
     asking = prepared(server, tmp_path, "{asking}")["asking"]
     shown = far(tmp_path, server, "show", asking, "--json").json

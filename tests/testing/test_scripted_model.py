@@ -113,7 +113,7 @@ def test_an_unknown_path_is_not_found_and_takes_no_answer() -> None:
         assert (model.answers_left, model.requests) == (1, ())
 
 
-def test_an_answer_waits_at_a_hold_until_the_test_goes_on() -> None:
+def test_an_answer_waits_at_a_hold_until_the_test_continues() -> None:
     hold = ModelHold()
     with ScriptedModel(["one ", hold, "two"]) as model, httpx2.Client(trust_env=False, timeout=120.0) as client:
         body = {"stream": True, "messages": []}

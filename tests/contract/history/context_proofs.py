@@ -39,7 +39,7 @@ class ProofContract(ContractBase):
 
         assert start(store, session).found == finished.context
 
-    def test_an_ended_turn_tells_whether_its_session_has_a_title(self, store: Store) -> None:
+    def test_an_ended_turn_shows_whether_its_session_has_a_title(self, store: Store) -> None:
         session = new_session(store)
         assert not run(store, session).titled
 

@@ -198,7 +198,7 @@ class ResumeContract(ContractBase):
         assert len({call.key for call in ledger}) == 3
         assert store.calls(proof.id, owner=ME) == ledger[2:]
 
-    def test_a_call_that_is_made_again_keeps_its_key_and_begins_anew(self, store: Store, clock: ManualClock) -> None:
+    def test_a_repeated_call_keeps_its_key_and_starts_again(self, store: Store, clock: ManualClock) -> None:
         first = interrupted(store, MAIL)
         (before,) = store.ledger(first.id, owner=ME)
         clock.advance(1)

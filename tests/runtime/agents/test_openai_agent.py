@@ -204,7 +204,7 @@ async def test_a_retried_fault_before_the_first_output_leaves_no_trace_in_the_se
         assert len(here.provider.requests) == 3
 
 
-async def test_a_provider_that_stays_busy_fails_the_turn_and_the_next_one_is_asked_anew(path: Path) -> None:
+async def test_a_provider_that_stays_busy_fails_the_turn_and_the_next_turn_asks_it_again(path: Path) -> None:
     async with scene(path, *[refuses(429)] * 3, answers("hello")) as here:
         failed = await (await here.session.send("hi")).outcome()
         assert isinstance(failed, Failed)

@@ -161,7 +161,7 @@ async def test_a_resumed_turn_and_the_turns_after_it_send_what_was_sent_before(p
 
 
 @each
-async def test_a_turn_that_was_cut_off_in_its_words_goes_on_from_them(path: Place, dialect: Dialect) -> None:
+async def test_a_turn_that_was_cut_off_in_its_output_continues_from_there(path: Place, dialect: Dialect) -> None:
     plays = [stalls_after(*dialect.cut_off("One, ")), dialect.answers("two."), dialect.answers("Bye.")]
     async with FakeProvider(*plays) as provider:
         async with backstay.open(path, agent=agent_of(dialect, provider), timing=AT_ONCE) as app:

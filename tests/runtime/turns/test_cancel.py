@@ -257,7 +257,7 @@ async def test_a_tool_on_the_loop_stops_with_the_turn_of_a_blocking_agent(path: 
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_call_that_its_agent_left_behind_ends_with_the_turn(path: Place) -> None:
+async def test_a_call_that_its_agent_abandoned_ends_with_the_turn(path: Place) -> None:
     began, stopped = asyncio.Event(), asyncio.Event()
     left: list[asyncio.Task[object]] = []
 

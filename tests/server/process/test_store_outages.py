@@ -384,7 +384,7 @@ def test_a_worker_that_meets_a_store_of_a_newer_version_ends_the_server(
 
 
 async def ignore(_: WorkersWaiting) -> None:
-    """Nobody is told that a worker waits."""
+    """No observer is notified that a worker waits."""
 
 
 async def test_a_read_error_while_a_store_is_opened_is_waited_for(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_the_stems_of_a_language_that_is_given_up_are_gone_after_indexing(store:
         assert connection.execute(STEMS).fetchone() == (0,)
 
 
-def test_to_name_the_same_languages_again_indexes_nothing_anew(store: Store) -> None:
+def test_setting_the_same_languages_again_indexes_nothing(store: Store) -> None:
     store.set_search_languages(["english"])
     say(store, "she runs")
     store.index()

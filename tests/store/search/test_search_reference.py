@@ -208,7 +208,7 @@ def test_a_search_for_a_common_word_stays_exact_while_messages_come_and_go(
 
 
 @pytest.mark.engines("sqlite")
-def test_a_key_that_is_given_to_another_message_is_ranked_anew(store: Store) -> None:
+def test_a_key_that_is_given_to_another_message_is_ranked_again(store: Store) -> None:
     session, newest = (store.create(owner=OWNERS[0]).id for _ in range(2))
     store.record(session, [message.user(f"fox{' and more' * (n % 9 + 3)}") for n in range(COMMON)], owner=OWNERS[0])
     store.record(newest, [message.user("fox")], owner=OWNERS[0])

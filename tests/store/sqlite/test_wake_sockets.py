@@ -195,7 +195,7 @@ def test_a_peer_that_does_not_receive_delays_no_commit(path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "stream socket"])
-def test_whatever_lies_in_the_place_of_a_socket_harms_no_commit(path: Path, kind: str) -> None:
+def test_a_foreign_file_in_the_place_of_a_socket_does_not_affect_commits(path: Path, kind: str) -> None:
     with listening(path) as here, ExitStack() as stack:
         place = Path(f"{path}.locks", "wake_odd")
         if kind == "file":
