@@ -45,8 +45,9 @@ _ALLOWED = ("<frozen importlib", "importlib/", "linecache.py", "asyncio/unix_eve
 found: list[str] = []
 
 
-def _on_audit_event(event: str, args: tuple[object, ...]) -> None:
-    if event in _BLOCKING and asyncio._get_running_loop() is not None:  # noqa: SLF001  # the public one raises
+def _on_audit_event(event: str, args: tuple[object, ...], blocking: frozenset[str] = _BLOCKING) -> None:
+    # The interpreter clears the names of this module before it makes its last calls.
+    if event in blocking and asyncio is not None and asyncio._get_running_loop() is not None:  # noqa: SLF001  # the public one raises
         _note(f"{event} {args[:1]}")
 
 
