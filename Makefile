@@ -64,11 +64,16 @@ bench-peers: .venv/.installed ## measure beside other session stores; writes doc
 	.venv/bin/python -m benchmarks.peers $(ARGS)
 
 # Where `make test` tries a sample: every step of a sweep, many more kills and examples, every engine.
-SWEEPS = tests/cli/test_organise_commands.py tests/cli/test_send_command.py tests/crash tests/move/test_killed_move.py \
-	tests/postgres tests/runtime/turns/test_random_actions.py tests/runtime_processes tests/web/test_accessibility.py \
-	tests/server/process/test_many_clients.py tests/server/http/test_openapi.py tests/server/openai/test_openai_fuzz.py \
-	tests/server/process/test_shutdown.py tests/store/documents/test_edited_documents.py tests/store/documents/test_killed_import.py \
-	tests/store/test_postgres_contract.py tests/store/test_races.py tests/store/test_state_machine.py
+SWEEPS = tests/cli/test_organise_commands.py tests/cli/test_send_command.py tests/crash tests/gateways/test_killed_gateway.py \
+	tests/move/test_killed_move.py tests/postgres tests/runtime/app/test_close.py tests/runtime/app/test_owner_scope.py \
+	tests/runtime/events/test_follow.py tests/runtime/schedules/test_due_schedules.py tests/runtime/tools/test_ledger.py \
+	tests/runtime/turns/test_busy_session.py tests/runtime/turns/test_cancel.py tests/runtime/turns/test_load.py \
+	tests/runtime/turns/test_random_actions.py tests/runtime/turns/test_send.py tests/runtime_processes \
+	tests/server/http/test_openapi.py tests/server/openai/test_openai_fuzz.py tests/server/process/test_many_clients.py \
+	tests/server/process/test_shutdown.py tests/server/routes/test_stream.py tests/server/test_approval_after_kill.py tests/store/documents/test_edited_documents.py \
+	tests/store/documents/test_killed_import.py tests/store/search tests/store/test_postgres_contract.py \
+	tests/store/test_races.py tests/store/test_state_machine.py tests/web/test_accessibility.py \
+	tests/web/failures/test_failures.py::test_a_tab_reloaded_at_any_moment_of_an_answer_shows_the_same
 
 crash: .venv/.installed chromium ## kill writers many more times than `make test` does (BACKSTAY_CRASH_ROUNDS=200)
 	BACKSTAY_CRASH_ROUNDS=$(BACKSTAY_CRASH_ROUNDS) .venv/bin/python -m pytest $(SWEEPS) $(ARGS)

@@ -78,6 +78,16 @@ class Answered:
         return [result.output for result in self.results]
 
 
+@contextmanager
+def reached_over(over: str, folder: Path, **options: Any) -> Iterator[ToolServer]:
+    """The program, reached over its pipes or over HTTP, with answers as streams or as JSON."""
+    if over == "pipes":
+        yield program(folder, **options)
+        return
+    with listening(folder, *(["json"] if over == "json" else [])) as url:
+        yield mcp(url, approval="allow", **options)
+
+
 @asynccontextmanager
 async def asking(
     path: Place, server: ToolServer, *plays: Play, dialect: Dialect = OPENAI, **more: Any
@@ -290,9 +300,7 @@ async def test_a_url_that_was_restarted_is_connected_again(path: Place, tmp_path
 
 @pytest.mark.parametrize("over", ["pipes", "http"])
 async def test_a_server_that_does_not_answer_costs_its_call(path: Place, tmp_path: Path, over: str) -> None:
-    with listening(tmp_path) as url:
-        limits: dict[str, Any] = {"approval": "allow", "call_seconds": 1.0}
-        server = program(tmp_path, **limits) if over == "pipes" else mcp(url, **limits)
+    with reached_over(over, tmp_path, call_seconds=1.0) as server:
         done = await answered(path, server, Wish("c0", "hang", {}), Wish("c1", "add", {"x": 1}))
 
     assert done.outputs[-1] == {"result": 2}
@@ -302,9 +310,7 @@ async def test_a_server_that_does_not_answer_costs_its_call(path: Place, tmp_pat
 @pytest.mark.parametrize("over", ["pipes", "http", "json"])
 @pytest.mark.parametrize("size", [20_000, 3_000_000])
 async def test_a_result_that_is_too_long_costs_its_call(path: Place, tmp_path: Path, over: str, size: int) -> None:
-    with listening(tmp_path, *(["json"] if over == "json" else [])) as url:
-        limits: dict[str, Any] = {"approval": "allow", "result_bytes": 10_000}
-        server = program(tmp_path, **limits) if over == "pipes" else mcp(url, **limits)
+    with reached_over(over, tmp_path, result_bytes=10_000) as server:
         done = await answered(path, server, Wish("c0", "flood", {"size": size}), Wish("c1", "add", {"x": 1}))
 
     assert done.results[0].error

@@ -21,6 +21,7 @@ from backstay.model.session import SessionFilter
 from tests.crash.sql_audit import audit
 from tests.crash.worker_processes import WorkerProcesses
 from tests.databases import Place
+from tests.effort import tries
 from tests.gateways.fake_telegram import FakeTelegram, fake_telegram
 
 OWNER = "local"
@@ -52,7 +53,7 @@ def question_in(text: str) -> str:
     return text.partition("you said: ")[2].partition("\n")[0]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(tries(1, 5, 50)))
 def test_every_message_is_answered_through_kills(place: Place, seed: int) -> None:
     chance = random.Random(seed)
     asked: set[str] = set()
