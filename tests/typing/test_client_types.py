@@ -101,22 +101,31 @@ def comparison(local: str, remote: str, name: str) -> str:
     return f"def {local}_{name}(one: {local}, other: {remote}) -> None:\n" + "".join(f"    {line}\n" for line in lines)
 
 
-def errors_in(program: str, folder: Path) -> str:
-    """What mypy finds in a program."""
-    (folder / "program.py").write_text(program)
-    (folder / "mypy.ini").write_text(f"[mypy]\nstrict = true\nmypy_path = {SOURCES}\n")
-    out, err, _ = api.run(
-        [f"--config-file={folder / 'mypy.ini'}", f"--cache-dir={os.devnull}", str(folder / "program.py")]
-    )
-    assert not err
-    return "" if out.startswith("Success") else out
-
-
-def test_the_methods_of_a_client_have_the_types_of_an_app(tmp_path: Path) -> None:
+def comparisons() -> str:
+    """A program that compares all methods and uses both kinds of handles."""
     pairs = [comparison(*pair, name) for pair, kind in PAIRS.items() for name in method_names(pair[0], kind)]
-    assert errors_in(HEAD + "".join(pairs) + USES, tmp_path) == ""
+    return HEAD + "".join(pairs) + USES
 
 
-def test_a_difference_between_an_app_and_a_client_is_a_type_error(tmp_path: Path) -> None:
-    out = errors_in(HEAD + "\n\n".join(misuse for misuse, _ in MISUSES.values()).replace("f(", "g(", 1), tmp_path)
-    assert [code for _, code in MISUSES.values() if f"[{code}]" not in out] == []
+@pytest.fixture(scope="module")
+def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """The errors of mypy in each program; one run for both, which reads the sources once."""
+    folder = tmp_path_factory.mktemp("typing")
+    misuses = HEAD + "\n\n".join(misuse for misuse, _ in MISUSES.values()).replace("f(", "g(", 1)
+    programs = {"same.py": comparisons(), "different.py": misuses}
+    for name, program in programs.items():
+        (folder / name).write_text(program)
+    (folder / "mypy.ini").write_text(f"[mypy]\nstrict = true\nmypy_path = {SOURCES}\n")
+    files = [str(folder / name) for name in programs]
+    out, err, _ = api.run([f"--config-file={folder / 'mypy.ini'}", f"--cache-dir={os.devnull}", *files])
+    assert not err
+    return {name: [line for line in out.splitlines() if f"{name}:" in line] for name in programs}
+
+
+def test_the_methods_of_a_client_have_the_types_of_an_app(errors: dict[str, list[str]]) -> None:
+    assert errors["same.py"] == []
+
+
+def test_a_difference_between_an_app_and_a_client_is_a_type_error(errors: dict[str, list[str]]) -> None:
+    found = "\n".join(errors["different.py"])
+    assert [code for _, code in MISUSES.values() if f"[{code}]" not in found] == []
