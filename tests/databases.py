@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+from zlib import crc32
 
 import psycopg
 import pytest
@@ -142,6 +143,26 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "places" in metafunc.fixturenames:
         mark = metafunc.definition.get_closest_marker("engines")
         metafunc.parametrize("places", mark.args if mark and not THOROUGH else ENGINES, indirect=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On PostgreSQL, run a test either with or without the shortcut inside the process: the two are independent.
+
+    SQLite runs both. A thorough run has all four.
+    """
+    left_out = [] if THOROUGH else [item for item in items if isinstance(item, pytest.Function) and _has_other(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        gone = frozenset(left_out)
+        items[:] = [item for item in items if item not in gone]
+
+
+def _has_other(item: pytest.Function) -> bool:
+    """Whether a test on PostgreSQL has the other one of the two ways than its name chooses."""
+    chosen = item.callspec.params if hasattr(item, "callspec") else {}
+    if chosen.get("places") != "postgres" or "notify" not in chosen:
+        return False
+    return bool(chosen["notify"]) != bool(crc32(item.originalname.encode()) & 1)
 
 
 @pytest.fixture

@@ -36,6 +36,10 @@ from tests.runtime.controlled_agents import (
     until,
 )
 
+# The ledger is part of the contract of stores; here it is what the runtime makes of it.
+pytestmark = pytest.mark.engines("sqlite")
+every_engine = pytest.mark.engines("sqlite", "postgres")
+
 CHAT = Address.chat("telegram", "dm", chat="42")
 AT_ONCE = Timing(grace=0, poll=0.005)
 
@@ -70,6 +74,7 @@ async def asked(turn: Turn) -> ToolCallRecord:
 # --- intent and result ------------------------------------------------------------------------------------------------
 
 
+@every_engine
 async def test_a_call_is_stored_before_its_tool_runs_its_result_before_the_agent_has_it(path: Place) -> None:
     effects: list[str] = []
 
@@ -198,6 +203,7 @@ async def test_tools_that_block_run_beside_each_other_and_beside_the_loop(path: 
         assert (await session.messages())[-1].text.split() == ["met"] * 12
 
 
+@every_engine
 async def test_parallel_calls_each_get_their_own_result(path: Place) -> None:
     @tool
     async def double(number: int) -> int:
@@ -285,6 +291,7 @@ class Till:
         return f"paid {amount}"
 
 
+@every_engine
 async def test_a_tool_that_asks_runs_only_after_a_person_has_agreed(path: Place, notify: bool) -> None:
     till = Till()
     async with (
@@ -359,6 +366,7 @@ async def test_a_call_that_waits_for_approval_does_not_outlive_its_turn(path: Pl
         assert till.keys == []
 
 
+@every_engine
 @pytest.mark.parametrize("decided", ["later", "approved", "denied"])
 def test_an_approval_survives_a_restart(path: Place, decided: str, notify: bool) -> None:
     till = Till()
@@ -571,6 +579,7 @@ async def test_an_idempotent_tool_is_run_again_with_the_same_key(path: Place) ->
     assert (said, till.keys) == ("paid 5 ", [call.key])
 
 
+@every_engine
 async def test_earlier_calls_are_found_in_any_order(path: Place) -> None:
     till = Till(approval=False)
     interrupted(
@@ -600,6 +609,7 @@ async def test_a_call_made_more_often_than_before_is_run_for_the_rest(path: Plac
     assert "".join(message.text for message in messages).count("paid 5") == 3
 
 
+@every_engine
 def test_a_turn_that_is_interrupted_repeatedly_keeps_its_ledger(path: Place) -> None:
     till = Till(approval=False)
     days: list[asyncio.Event] = []
@@ -723,6 +733,7 @@ async def test_a_stored_result_is_returned_also_when_a_call_like_it_may_have_run
     assert cash.keys == []
 
 
+@every_engine
 @pytest.mark.parametrize("wrapped", [False, True], ids=["async", "blocking"])
 async def test_run_again_makes_a_call_that_may_have_run_under_a_new_key(path: Place, wrapped: bool) -> None:
     cash = Cash()
@@ -794,6 +805,7 @@ async def test_a_person_allows_one_more_run_of_a_call_that_may_have_run(path: Pl
     assert (line.effect, line.run_again) == ("unknown", "used")
 
 
+@every_engine
 async def test_a_person_may_decide_while_the_resumed_turn_runs(path: Place, notify: bool) -> None:
     cash = Cash()
     before = died_paying(path)
