@@ -35,7 +35,7 @@ _DIRECTIVE = re.compile(r"^ *(\w+) ([^;{]+)[;{ ]*$", re.MULTILINE)
 
 # Blocks that a test below checks without running them: pictures, and files of other programs or of ours.
 _LOOKED_AT = {"text": "", "nginx": ""}
-_FILES = {"backstay.service", "backstay.toml", "postgresql.conf"}
+_FILES = {"backstay.service", "backstay.toml", "hooks.toml", "postgresql.conf"}
 # All blocks that are never run. Add one only if it cannot be run.
 NOT_RUN = {
     ("README.md", "make test"),

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_type_hints
 import msgspec
 
 from backstay.errors import ConfigError, InvalidPayload
+from backstay.model.gateways.webhook_settings import Webhooks
 
 PREFIX = "BACKSTAY_"
 Source = Literal["default", "file", "environment", "flag"]
@@ -108,6 +109,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     upkeep_seconds: float = 300.0
     search_languages: tuple[str, ...] = ()
     compact_tokens: int = 100_000
+    webhooks: Webhooks = Webhooks()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "json", "text"] = "auto"
     gateways: GatewaySettings = GatewaySettings()
@@ -174,6 +176,8 @@ MEANINGS = {
     "search_languages": "Languages whose word forms a search also finds, such as english; only on PostgreSQL. Without "
     "any, the languages of the database stay as they are.",
     "compact_tokens": "The context size of the model: longer windows are compacted after a turn; 0: only on request.",
+    "webhooks": "Requests of other programs (webhooks.in.NAME), and URLs that are told what happened "
+    "(webhooks.out.NAME): tables in the file, or JSON in the environment.",
     "demo": "Whether the scripted agent may crash the server on request, to demonstrate recovery; it restarts.",
     "debug": "Whether clients see the traceback of an agent that raises; only on a server for this machine alone.",
     "reload": "Whether the server restarts its workers when a Python file below the current directory changes.",
@@ -269,7 +273,7 @@ def setting_types() -> dict[str, object]:
 
 def _types_in(table: type[msgspec.Struct], name: str = "") -> Iterator[tuple[str, object]]:
     for field, kind in get_type_hints(table).items():
-        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind is not Webhooks:
             yield from _types_in(kind, f"{name}{field}.")
         else:
             yield f"{name}{field}", kind
@@ -384,7 +388,16 @@ def _spelled(text: str, hint: object) -> object:
     """Split the text of a list; other values are converted later, with all settings."""
     if hint == tuple[str, ...]:
         return tuple(part.strip() for part in text.split(",") if part.strip())
+    if hint is Webhooks:
+        return _from_json(text)
     return text
+
+
+def _from_json(text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"environment: webhooks is not JSON: {error}", hint="Write the table as JSON.") from error
 
 
 def _settings(values: Mapping[str, object], where: str) -> Settings:
@@ -503,6 +516,8 @@ def described(chosen: Chosen) -> list[tuple[str, object, Source]]:
 def _shown(value: object) -> object:
     if isinstance(value, tuple):
         return tuple(map(_shown, value))
+    if isinstance(value, Webhooks):
+        return value.described()
     return without_secrets(value) if isinstance(value, str) else value
 
 

@@ -235,7 +235,8 @@ def test_with_json_every_command_writes_json_and_nothing_else(tmp_path: Path, fi
         ["vacuum"], ["vacuum", "--apply"], ["retain", "--closed-for", "1"], ["retain", "--fold-after", "0", "--apply"],
         ["migrate"], ["restore", "copy.db", "--db", "new.db"],
         ["move", "copy.db", "elsewhere.db"], ["doctor"], ["doctor", "--rescue", "saved"],
-        ["tokens", "add", "robot"], ["tokens", "list"], ["link"], ["completion", "bash"], ["config"],
+        ["tokens", "add", "robot"], ["tokens", "list"], ["webhooks", "list"], ["webhooks", "secret"], ["link"],
+        ["completion", "bash"], ["config"],
         ["send", "--session", first, "hello"], ["retry", first], ["edit", first, "other"], ["chat", "--session", first],
     ]  # fmt: skip
     done = subprocess.run(
@@ -254,9 +255,11 @@ def test_with_json_every_command_writes_json_and_nothing_else(tmp_path: Path, fi
         values = [json.loads(line) for line in out.splitlines()]
         assert all(isinstance(value, dict) for value in values), command
         assert len(values) == 1 or command[0] in ("follow", "chat", "export"), command
-    shown = {" ".join(command[:2]) if command[0] in ("tokens", "schedules") else command[0] for command in commands}
+    grouped = ("tokens", "schedules", "webhooks")
+    shown = {" ".join(command[:2]) if command[0] in grouped else command[0] for command in commands}
     # The others need a turn that runs or was cut off, or a question: see the tests of these commands.
     others = {"serve", "tokens revoke", "approve", "cancel", "compact", "deny", "resume", "schedules skip"}
+    others |= {"webhooks failed", "webhooks retry", "webhooks test"}
     assert set(verbs()) == shown | others
 
 

@@ -16,6 +16,7 @@ from tests.contract.documents.exports import ExportContract
 from tests.contract.documents.transfers import TransferContract
 from tests.contract.gateways.deliveries import DeliveryContract
 from tests.contract.gateways.notices import NoticeContract
+from tests.contract.gateways.notifications import NotificationContract
 from tests.contract.gateways.pairing import PairingContract
 from tests.contract.gateways.received_messages import ReceivedMessageContract
 from tests.contract.history.compaction_turns import CompactingContract
@@ -88,5 +89,6 @@ class StoreContract(
     DeliveryContract,
     PairingContract,
     NoticeContract,
+    NotificationContract,
 ):
     """Every fact a store must keep true."""

@@ -75,6 +75,11 @@ _VERBS = {
     "doctor": ("operator.doctor", "doctor", "Check a store and report problems."),
     "tokens": ("operator.token_commands", "tokens", "Create, list and revoke the tokens of a server's clients."),
     "link": ("operator.token_commands", "link", "Print a link that signs in one browser."),
+    "webhooks": (
+        "operator.webhook_commands",
+        "webhooks",
+        "List and test webhooks, and send again what could not be delivered.",
+    ),
     "completion": ("operator.shell_completion", "completion", "Print a completion script for your shell."),
     "config": ("operator.serve_command", "config", "Show every setting, its value, and where it comes from."),
 }

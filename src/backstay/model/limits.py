@@ -27,6 +27,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         document_bytes: The part of an imported document that is in memory: its longest line, or one JSON object.
         schedule_bytes: The text of a schedule.
         schedules_per_owner: Schedules of an owner that have not ended.
+        dead_letters: Notifications to one receiver that were given up; older ones are dropped.
         sessions_per_owner: A quota: an owner with this many sessions gets `QuotaExceeded`. None means no quota.
         stored_bytes_per_owner: A quota on stored bytes, likewise.
     """
@@ -48,5 +49,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     document_bytes: int = 64 << 20
     schedule_bytes: int = 16_384
     schedules_per_owner: int = 200
+    dead_letters: int = 1_000
     sessions_per_owner: int | None = None
     stored_bytes_per_owner: int | None = None

@@ -55,6 +55,9 @@ from backstay.server.telemetry.metrics import Metrics
 from backstay.server.telemetry.server_observer import ServerObserver
 from backstay.server.telemetry.tracing import Tracer, make_tracer
 from backstay.server.web.web_pages import DOCUMENTED_PAGES, Pages, is_public
+from backstay.server.webhooks import webhook_routes
+from backstay.server.webhooks.hook_endpoint import HookEndpoint
+from backstay.server.webhooks.incoming_message import incoming_hooks
 from backstay.store import is_postgres
 
 OPERATIONS: tuple[AnyOperation, ...] = (
@@ -67,6 +70,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
     *export_routes.OPERATIONS,
     *event_routes.OPERATIONS,
     *schedule_routes.OPERATIONS,
+    *webhook_routes.OPERATIONS,
     *access_routes.OPERATIONS,
     *about_routes.OPERATIONS,
 )
@@ -142,9 +146,14 @@ class Server:
         by_path: dict[str, list[AnyOperation]] = defaultdict(list)
         for operation in (*OPERATIONS, *openai.OPERATIONS):
             by_path[operation.path].append(operation)
+        hooks = HookEndpoint(self.service, incoming_hooks(self.service.settings))
         routes = [Route(path, Endpoint(self.service, operations)) for path, operations in by_path.items()]
         app = Starlette(
-            routes=[*Pages(self.service, _document).routes(), *routes],
+            routes=[
+                *Pages(self.service, _document).routes(),
+                Route("/hooks/{name}", hooks.answer, methods=["POST"], name="hook"),
+                *routes,
+            ],
             exception_handlers={404: _not_found, 405: _method_not_allowed},
             lifespan=self._lifespan,
         )
@@ -183,7 +192,8 @@ class Server:
             for chore in chores:
                 chore.add_done_callback(_log_failure)
             try:
-                yield
+                async with self.service.webhooks.running(self._app):
+                    yield
             finally:
                 for chore in chores:
                     chore.cancel()

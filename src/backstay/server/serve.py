@@ -23,6 +23,7 @@ from backstay.server.process.stand_in import StandIn
 from backstay.server.process.store_retry import retry_opening
 from backstay.server.process.supervisor import Supervisor
 from backstay.server.telemetry.logs import set_up
+from backstay.server.webhooks.outgoing_hooks import check_webhooks
 from backstay.store import About, Store, open_store
 
 
@@ -54,6 +55,7 @@ def serve(settings: Settings, selection: AgentSelection, announce: Callable[[Ser
     sys.dont_write_bytecode = sys.dont_write_bytecode or settings.reload
     agents = worker.agents_of(settings)
     configured_gateways(settings, os.environ, tuple(agents))
+    check_webhooks(settings)
     with _listen(settings) as listener:
         prepare = partial(_prepare, settings, selection, tuple(agents), listener, link=link)
         worker.on_a_loop(_serve(settings, selection.why, listener, stopping, prepare=prepare, announce=announce))

@@ -19,6 +19,7 @@ from backstay.server.sse.coalesced_reads import SharedReads
 from backstay.server.sse.open_streams import OpenStreams
 from backstay.server.telemetry.metrics import Metrics
 from backstay.server.transfers import Transfers
+from backstay.server.webhooks.outgoing_hooks import OutgoingHooks
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +59,7 @@ class ServerState:
         self.authenticator = Authenticator(app, settings)
         self.clock: Clock = SystemClock()
         self.agent_roots = roots_for_clients(settings)
+        self.webhooks = OutgoingHooks(settings)
 
     def save_metrics(self) -> None:
         """Copy the pool's statistics into the metrics and save them for the other workers."""

@@ -207,6 +207,7 @@ def names_in(client: httpx2.Client) -> dict[str, str]:
             "id"
         ],
         "blob": "0" * 64,
+        "webhook": "ops",
         "call": "c1",
     }
 

@@ -64,7 +64,7 @@ SELECT s.id FROM sessions s WHERE s.state <> 'deleted'
 SELECT a.session_id FROM addresses a JOIN sessions s ON s.id = a.session_id WHERE s.state = 'deleted'
 
 -- name: deliveries_of_deleted_sessions
-SELECT d.session_id FROM deliveries d JOIN sessions s ON s.id = d.session_id WHERE s.state = 'deleted'
+SELECT d.session_id FROM deliveries d JOIN sessions s ON s.id = d.session_id WHERE s.state = 'deleted' AND d.closing = 0
 
 -- name: deliveries_ahead_of_their_session
 SELECT d.session_id FROM deliveries d JOIN sessions s ON s.id = d.session_id WHERE d.cursor > s.last_event

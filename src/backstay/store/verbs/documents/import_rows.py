@@ -29,6 +29,7 @@ from backstay.model.turn import Interrupted, ToolCallRecord, code_and_hint_of
 from backstay.store.engine import Transaction
 from backstay.store.session_row import find, lock_session
 from backstay.store.verbs import blob_store, owner_totals
+from backstay.store.verbs.gateways import notifications
 from backstay.store.verbs.history import window_segments
 from backstay.store.verbs.history.window_segments import END, WindowSegment
 from backstay.store.verbs.session_changes import ADDRESS
@@ -279,7 +280,9 @@ def show(tx: Transaction, import_id: ImportId, shown: ShownSession, owner: str) 
     _hold(tx, session, shown.newly_held, owner)
     if shown.running is not None:
         _end_running(tx, session, shown.running, owner)
-    return find(tx, session, owner).value(tx.now), tuple(here)
+    found = find(tx, session, owner)
+    notifications.skip_history(tx, session, owner, found.last_event)
+    return found.value(tx.now), tuple(here)
 
 
 def _show_session(tx: Transaction, shown: ShownSession, facts: ExportedSession) -> None:

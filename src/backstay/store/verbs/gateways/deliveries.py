@@ -50,7 +50,7 @@ class PartName(NamedTuple):
         return f"part {self.part} of event {self.event} of {self.delivery}"
 
 
-class _DeliveryRow(msgspec.Struct):
+class DeliveryRow(msgspec.Struct):
     """The row of a delivery."""
 
     id: DeliveryId
@@ -89,7 +89,7 @@ class _EndingPosition(msgspec.Struct):
     kind: str
 
 
-class _ReceiptRow(msgspec.Struct):
+class ReceiptRow(msgspec.Struct):
     """The row of a receipt."""
 
     delivery: DeliveryId
@@ -109,16 +109,16 @@ class _ReceiptRow(msgspec.Struct):
         return msgspec.convert(msgspec.structs.asdict(self) | {"repeated": self.repeated == 1}, Receipt)
 
 
-_DELIVERY = Rows("delivery", _DeliveryRow)
-_DELIVERY_TO = Rows("delivery_to", _DeliveryRow)
-_DUE = Rows("due_deliveries", _DeliveryRow)
-_TO = Rows("deliveries_to", _DeliveryRow)
-_WITH_PREVIEW = Rows("deliveries_with_preview", _DeliveryRow)
-_RUNNING = Rows("running_deliveries", _DeliveryRow)
-_OF_SESSION = Rows("deliveries_of_session", _DeliveryRow)
+_DELIVERY = Rows("delivery", DeliveryRow)
+_DELIVERY_TO = Rows("delivery_to", DeliveryRow)
+_DUE = Rows("due_deliveries", DeliveryRow)
+_TO = Rows("deliveries_to", DeliveryRow)
+_WITH_PREVIEW = Rows("deliveries_with_preview", DeliveryRow)
+_RUNNING = Rows("running_deliveries", DeliveryRow)
+_OF_SESSION = Rows("deliveries_of_session", DeliveryRow)
 _ENDINGS = Rows("endings_after", _EndingPosition)
-_RECEIPT = Rows("receipt", _ReceiptRow)
-_RECEIPTS = Rows("receipts", _ReceiptRow)
+_RECEIPT = Rows("receipt", ReceiptRow)
+_RECEIPTS = Rows("receipts", ReceiptRow)
 
 
 def bind(tx: Transaction, proof: OpenGateway, destination: str, session: SessionId, cursor: int) -> Delivery:
@@ -416,7 +416,7 @@ def _drop(tx: Transaction, delivery: DeliveryId) -> None:
     tx.run("drop_delivery", delivery=delivery)
 
 
-def _write(tx: Transaction, row: _ReceiptRow) -> None:
+def _write(tx: Transaction, row: ReceiptRow) -> None:
     check_text("the platform's id", row.platform_id or "", tx.limits.name_bytes)
     tx.run(
         "set_receipt",
@@ -431,7 +431,7 @@ def _write(tx: Transaction, row: _ReceiptRow) -> None:
     )
 
 
-def _lock_receipt(tx: Transaction, proof: OpenGateway, which: PartName) -> _ReceiptRow | None:
+def _lock_receipt(tx: Transaction, proof: OpenGateway, which: PartName) -> ReceiptRow | None:
     gateway_row.lock(tx, proof)
     _locked(tx, proof, which.delivery)
     return _RECEIPT.one(tx, **which._asdict())
@@ -448,7 +448,7 @@ def _shortened(reason: str) -> str:
     return reason.replace("\0", " ")[:_REASON]
 
 
-def _locked(tx: Transaction, proof: OpenGateway, delivery: DeliveryId) -> _DeliveryRow:
+def _locked(tx: Transaction, proof: OpenGateway, delivery: DeliveryId) -> DeliveryRow:
     """The row of a delivery. The row of its gateway is locked, so nobody else changes it."""
     row = _DELIVERY.one(tx, delivery=delivery, owner=proof.owner, gateway=proof.name)
     if row is None:

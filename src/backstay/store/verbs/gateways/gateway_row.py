@@ -138,6 +138,12 @@ def lock(tx: Transaction, proof: OpenGateway) -> GatewayRow:
     return row
 
 
+def lock_any(tx: Transaction, owner: str, name: str) -> None:
+    """Lock the row for somebody who is not its poller: the poller waits until this write is done."""
+    if _ROW.one(tx, owner=owner, name=name) is None:
+        raise NotFound(f"no gateway {name!r} of {owner!r}")
+
+
 def write(tx: Transaction, row: GatewayRow, *, found_fence: int | None = None) -> None:
     """Write a locked row."""
     tx.run_guarded(

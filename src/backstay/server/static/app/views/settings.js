@@ -1,4 +1,4 @@
-// Settings: agents and their selection, theme, schedules, tokens and browsers, retention, import.
+// Settings: agents and their selection, theme, schedules, webhooks, tokens and browsers, retention, import.
 import { importSession } from "../actions.js";
 import { get, post, remove } from "../api.js";
 import { day, isolated, named, size } from "../format.js";
@@ -8,13 +8,14 @@ import { about, isScripted } from "../server.js";
 import { theme } from "../theme.js";
 import { Dialog } from "./dialog.js";
 import { Schedules } from "./schedules.js";
+import { Webhooks } from "./webhooks.js";
 
 const TOKEN_LIFETIMES = [["", "never expires"], ["1", "expires in a day"], ["7", "expires in a week"], ["30", "expires in 30 days"], ["90", "expires in 90 days"], ["365", "expires in a year"]];
 
 export function Settings() {
   if (!about.value) return html`<${Dialog} title="Settings" kind="wide"><p class="dim">Waiting for the server…</p><//>`;
   return html`<${Dialog} title="Settings" kind="wide">
-    <${Answers} /><${Appearance} /><${Schedules} /><${Tokens} /><${Retention} /><${Files} /><${Version} />
+    <${Answers} /><${Appearance} /><${Schedules} /><${Webhooks} /><${Tokens} /><${Retention} /><${Files} /><${Version} />
   <//>`;
 }
 

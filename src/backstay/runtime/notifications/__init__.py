@@ -1,0 +1,1 @@
+"""Notifications to other programs and devices, sent from a durable outbox."""

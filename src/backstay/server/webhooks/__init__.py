@@ -1,0 +1,1 @@
+"""Webhooks: signed requests of other programs, and signed requests to them."""
