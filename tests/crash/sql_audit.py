@@ -14,7 +14,7 @@ Rows = list[tuple[Any, ...]]  # Any: whatever was selected
 Ask = Callable[[str], Rows]
 
 _ALIVE = "SELECT w.id FROM windows w JOIN sessions s ON s.id = w.session_id WHERE s.state <> 'deleted'"
-_LEADS_TO = "SELECT base_id FROM windows WHERE id = '{}' UNION SELECT behind_id FROM windows WHERE id = '{}'"
+_LEADS_TO = "SELECT base_id FROM windows WHERE id = '{}' UNION SELECT summarises_id FROM windows WHERE id = '{}'"
 _READS = "SELECT source_id, low, high FROM segments WHERE window_id = '{}'"
 # Where keys can be assigned again, those of deleted messages must not count as indexed.
 _BEYOND = "SELECT key FROM indexed WHERE key > (SELECT coalesce(max(key), 0) FROM messages)"

@@ -88,8 +88,8 @@ TABLES = (
     Table(
         "windows",
         ("id",),
-        _words("id session_id parent_id reason start base_id base_until behind_id behind_until event at"),
-        later=_words("base_id base_until behind_id behind_until"),
+        _words("id session_id parent_id reason start base_id base_until summarises_id summarises_until event at"),
+        later=_words("base_id base_until summarises_id summarises_until"),
     ),
     Table("segments", ("window_id", "start"), _words("window_id start source_id low high")),
     Table("messages", ("key",), _words("key window_id position id turn_id role partial format body at")),

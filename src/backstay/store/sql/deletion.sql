@@ -32,7 +32,7 @@ DELETE FROM segments WHERE window_id = :window
 
 -- name: uproot_window
 -- Leaves the window only as the container of its messages: no session reads it as a window.
-UPDATE windows SET base_id = NULL, base_until = NULL, behind_id = NULL, behind_until = NULL WHERE id = :window
+UPDATE windows SET base_id = NULL, base_until = NULL, summarises_id = NULL, summarises_until = NULL WHERE id = :window
 
 -- name: drop_window
 DELETE FROM windows WHERE id = :window

@@ -126,8 +126,8 @@ WHERE w.session_id = :session LIMIT :limit
 DELETE FROM segments WHERE window_id = :window AND start = :start
 
 -- name: uproot_windows
-UPDATE windows SET base_id = NULL, base_until = NULL, behind_id = NULL, behind_until = NULL
-WHERE session_id = :session AND (base_id IS NOT NULL OR behind_id IS NOT NULL)
+UPDATE windows SET base_id = NULL, base_until = NULL, summarises_id = NULL, summarises_until = NULL
+WHERE session_id = :session AND (base_id IS NOT NULL OR summarises_id IS NOT NULL)
 
 -- name: drop_windows
 DELETE FROM windows WHERE session_id = :session

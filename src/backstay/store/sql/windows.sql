@@ -1,6 +1,6 @@
 -- name: window_columns
-w.id, w.session_id AS session, w.parent_id AS parent, w.reason, w.start, w.event, w.at, w.behind_id AS summarises,
-w.behind_until AS summarises_until
+w.id, w.session_id AS session, w.parent_id AS parent, w.reason, w.start, w.event, w.at, w.summarises_id AS summarises,
+w.summarises_until
 
 -- name: window
 -- No row: no such window.
@@ -12,7 +12,7 @@ SELECT {{window_columns}} FROM windows w WHERE w.id = :window AND w.session_id =
 
 -- name: base_of
 -- The base of a window, and the window that its summary replaces.
-SELECT base_id AS base, base_until, behind_id AS summarises, behind_until AS summarises_until FROM windows WHERE id = :window
+SELECT base_id AS base, base_until, summarises_id AS summarises, summarises_until FROM windows WHERE id = :window
 
 -- name: lineage
 -- All windows of a session, oldest first.
@@ -24,13 +24,13 @@ SELECT {{window_columns}} FROM windows w WHERE w.parent_id = :window AND w.reaso
 
 -- name: add_window
 INSERT INTO windows (
-    id, session_id, parent_id, reason, start, base_id, base_until, behind_id, behind_until, event, at
+    id, session_id, parent_id, reason, start, base_id, base_until, summarises_id, summarises_until, event, at
 ) VALUES (
     :window, :session, :parent, :reason, :start, :base, :base_until, :summarises, :summarises_until, :event, :now
 )
 
 -- name: layout_columns
-w.base_id AS base, w.base_until, w.behind_id AS summarises, w.behind_until AS summarises_until, p.start, p.source_id AS source, p.low, p.high
+w.base_id AS base, w.base_until, w.summarises_id AS summarises, w.summarises_until, p.start, p.source_id AS source, p.low, p.high
 
 -- name: layout
 -- The bases of a window, repeated beside each of its segments, in reading order. No row: no such window.

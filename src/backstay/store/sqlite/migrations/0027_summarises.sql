@@ -1,0 +1,7 @@
+-- The window that a summary replaces, and how much of it: the columns get the names of their fields.
+
+ALTER TABLE windows RENAME COLUMN behind_id TO summarises_id;
+ALTER TABLE windows RENAME COLUMN behind_until TO summarises_until;
+
+DROP INDEX windows_standing_for;
+CREATE INDEX windows_summarises ON windows (summarises_id) WHERE summarises_id IS NOT NULL;
