@@ -1,12 +1,15 @@
 """A Bot API on loopback, with people who write to a bot. It can fail as the real one does.
 
-Faults: it repeats confirmed updates, delays them, answers 429 and 5xx before or after it has done what was asked, and
-cuts an answer in the middle. The people see what really arrived, whatever the bot was told.
+Faults: it repeats and reorders updates, forgets which were confirmed, is slow, answers 429 and 5xx before or after it
+has done what was asked, and cuts an answer in the middle. The people see what really arrived, whatever the bot was
+told.
 """
 
 import asyncio
+import html
 import json
 import random
+import re
 import socket
 import threading
 import time
@@ -26,7 +29,27 @@ TOKEN = "7:fake-token"
 BOT = {"id": 7, "is_bot": True, "first_name": "Bot", "username": "fake_bot"}
 
 Json = dict[str, Any]  # Any: whatever the Bot API has there
-Fault = Literal["429", "500 before", "500 after", "cut before", "cut after", "repeat", "400", "401"]
+Fault = Literal[
+    "429",
+    "500 before",
+    "500 after",
+    "cut before",
+    "cut after",
+    "repeat",
+    "reorder",
+    "duplicate",
+    "forget",
+    "slow",
+    "400",
+    "401",
+    "refused",
+]
+_DISORDER: list[Fault] = ["repeat", "forget", "reorder", "duplicate"]
+_REFUSALS: dict[str | None, tuple[int, str]] = {
+    "400": (400, "Bad Request: can't parse entities: unsupported start tag"),
+    "401": (401, "Unauthorized"),
+    "refused": (400, "Bad Request: nobody likes this"),
+}
 
 
 @dataclass(frozen=True)
@@ -211,19 +234,19 @@ class FakeTelegram:
                 given[name] = value if isinstance(value, str) else (value.filename, await value.read())
         self._note_call(method, given)
         fault = self._fault_of(method)
+        if fault in _REFUSALS:
+            return _failed(*_REFUSALS[fault])
         if fault == "429":
             return _failed(429, "Too Many Requests: retry after 1", parameters={"retry_after": 1})
-        if fault == "401":
-            return _failed(401, "Unauthorized")
-        if fault == "400":
-            return _failed(400, "Bad Request: can't parse entities: unsupported start tag")
         if fault in ("500 before", "cut before"):
             return _failed(502, "Bad Gateway") if fault == "500 before" else _cut({})
-        result = self._refused(given) or await self._done(method, given, repeat=fault == "repeat")
+        result = self._refused(given) or await self._done(method, given, fault)
         if isinstance(result, Response):
             return result
         if fault == "500 after":
             return _failed(502, "Bad Gateway")
+        if fault == "slow":
+            await asyncio.sleep(self._random.random() / 5)
         return _cut(result) if fault == "cut after" else _done(result)
 
     async def file(self, request: Request) -> Response:
@@ -245,15 +268,15 @@ class FakeTelegram:
                 return self.faults[method].popleft()
             if self._random.random() >= self.chance:
                 return None
-            faults: list[Fault] = ["429", "500 before", "500 after", "cut before", "cut after"]
-            return self._random.choice([*faults, "repeat"] if method == "getUpdates" else faults)
+            faults: list[Fault] = ["429", "500 before", "500 after", "cut before", "cut after", "slow"]
+            return self._random.choice([*faults, *_DISORDER] if method == "getUpdates" else faults)
 
-    async def _done(self, method: str, given: Json, *, repeat: bool) -> Json | list[Json] | bool | Response:
+    async def _done(self, method: str, given: Json, fault: Fault | None) -> Json | list[Json] | bool | Response:
         match method:
             case "getMe":
                 return BOT
             case "getUpdates":
-                return await self._get_updates(given, repeat=repeat)
+                return await self._get_updates(given, fault)
             case "sendMessage" | "editMessageText" | "deleteMessage" | "sendMessageDraft":
                 return self._change_chat(method, given)
             case "sendPhoto" | "sendDocument" | "sendVoice" | "sendAudio":
@@ -276,18 +299,18 @@ class FakeTelegram:
             case _:
                 return _failed(404, f"Not Found: {method}")
 
-    async def _get_updates(self, given: Json, *, repeat: bool) -> list[Json]:
+    async def _get_updates(self, given: Json, fault: Fault | None) -> list[Json]:
         offset = int(given.get("offset", 0))
         with self._lock:
-            self._confirmed = max(self._confirmed, offset - 1)
+            self._confirmed = 0 if fault == "forget" else max(self._confirmed, offset - 1)
             self._lock.notify_all()
         end = asyncio.get_running_loop().time() + min(float(given.get("timeout", 0)), 2.0)
         while True:
             with self._lock:
-                first = 0 if repeat else max(offset, self._confirmed + 1)
+                first = 0 if fault in ("repeat", "forget") else max(offset, self._confirmed + 1)
                 found = [update for update in self._updates if update["update_id"] >= first][:100]
             if found or asyncio.get_running_loop().time() >= end:
-                return found
+                return _disordered(found, fault)
             await asyncio.sleep(0.01)
 
     def _change_chat(self, method: str, given: Json) -> Json | bool | Response:
@@ -340,6 +363,9 @@ class FakeTelegram:
     def _send_message(self, given: Json) -> Json | Response:
         if not given["text"]:
             return _failed(400, "Bad Request: message text is empty")
+        plain = html.unescape(re.sub(r"<[^>]*>", "", given["text"])) if given.get("parse_mode") else given["text"]
+        if len(plain.encode("utf-16-le", "surrogatepass")) > 2 * 4096:
+            return _failed(400, "Bad Request: message is too long")
         buttons = _buttons_in(given)
         if any(not 1 <= len(data.encode()) <= 64 for _, data in buttons):
             return _failed(400, "Bad Request: BUTTON_DATA_INVALID")
@@ -376,6 +402,12 @@ class FakeTelegram:
             self._seen[found[0]] = replace(before, text=text, mode=given.get("parse_mode"), buttons=buttons)
             self._lock.notify_all()
         return _message(chat, number, text)
+
+
+def _disordered(updates: list[Json], fault: Fault | None) -> list[Json]:
+    if fault == "reorder":
+        return updates[::-1]
+    return [*updates, *updates] if fault == "duplicate" else updates
 
 
 def _buttons_in(given: Json) -> tuple[tuple[str, str], ...]:

@@ -1,5 +1,6 @@
 """What a gateway sends to Telegram: formatting, tools, files, and chats that moved or are gone."""
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 
@@ -18,6 +19,7 @@ from backstay import (
     ToolResult,
 )
 from backstay.agents import AgentTurn
+from backstay.gateways.telegram.telegram_platform import TelegramPlatform
 from backstay.model.gateways.delivery import Delivery
 from backstay.model.message import assistant
 from backstay.store.commands import gateway_commands
@@ -62,6 +64,27 @@ def _with_files(attachments: list[Attachment]) -> Iterator[NewMessage]:
     yield assistant([ToolCall("c1", "draw")])
     yield NewMessage(role="tool", parts=(ToolResult("c1", "done", files=tuple(attachments[:2])),))
     yield assistant([Text("Here they are."), *attachments])
+
+
+class SmallFiles(TelegramPlatform):
+    """A platform that takes only small files."""
+
+    most_file_bytes = 20
+
+
+@pytest.mark.engines("sqlite")
+async def test_a_file_that_is_too_large_is_named(place: Place, telegram: FakeTelegram) -> None:
+    async with running(place, telegram, platform=SmallFiles) as app:
+        telegram.write("hello")
+        await seen(telegram, 1)
+        files = [await app.upload(bytes(size), name=f"f{size}.bin", media_type="x/y") for size in (0, 20, 21)]
+        await (await app.session(DM)).record([assistant([Text("Files."), *files])])
+
+        await seen(telegram, 3)
+
+    _, text, sent = telegram.seen
+    assert text.text == "Files.\n\n📎 <code>f21.bin</code> (21 bytes) is too large for this chat. It is in the session."
+    assert sent.file == ("document", "f20.bin", bytes(20))
 
 
 @pytest.mark.engines("sqlite")
@@ -183,3 +206,28 @@ async def test_a_revoked_token_gives_nothing_up(place: Place, telegram: FakeTele
         telegram.write("hello")
 
         assert await seen(telegram, 1) == ["you said: hello"]
+
+
+@pytest.mark.engines("sqlite")
+async def test_an_interrupted_answer_has_one_notice_that_is_edited(place: Place, telegram: FakeTelegram) -> None:
+    writes = [True, False, False, True]
+
+    async def broken_off(turn: AgentTurn) -> AsyncIterator[Body]:
+        if writes.pop(0):
+            yield Text("So far.")
+        if writes:
+            asyncio.get_running_loop().call_soon(started.set)
+            await asyncio.Event().wait()
+
+    for notices in (0, 1, 1):
+        started = asyncio.Event()
+        async with running(place, telegram, agent=broken_off, on_interrupt="resume"):
+            if not notices:
+                telegram.write("hello")
+            await asyncio.to_thread(telegram.wait_for, lambda count=notices: len(telegram.seen) >= count)  # type: ignore[misc]  # bound now
+            await started.wait()
+        assert len(telegram.seen) == notices
+    async with running(place, telegram, agent=broken_off, on_interrupt="resume"):
+        await asyncio.to_thread(telegram.wait_for, lambda: telegram.sees("So far.\n\n⚠️ interrupted, and continued"))
+
+    assert telegram.texts() == ["So far.\n\n⚠️ interrupted, and continued below", "So far."]

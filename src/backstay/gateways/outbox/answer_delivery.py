@@ -8,6 +8,7 @@ from backstay.errors import NotFound, StoreError
 from backstay.gateways.outbox.answer_previews import AnswerPreviews
 from backstay.gateways.outbox.answer_text import MARK, ChatAnswer, answer_of
 from backstay.gateways.outbox.chat_pauses import ChatPauses
+from backstay.gateways.outbox.interruption_notice import InterruptionNotice
 from backstay.gateways.outbox.moved_chats import move_chat
 from backstay.gateways.outbox.text_limits import piece, units
 from backstay.gateways.platform import (
@@ -48,6 +49,7 @@ class AnswerDelivery:
     def __init__(self, tasks: PollerTasks, platform: Platform, pauses: ChatPauses, previews: AnswerPreviews) -> None:
         self._tasks, self._platform, self._pauses, self._previews = tasks, platform, pauses, previews
         self._app, self._proof, self._options = tasks.app, tasks.proof, tasks.options
+        self._interruptions = InterruptionNotice(tasks, platform, pauses)
         self._sending, self._uploading = asyncio.Semaphore(_MOST_SENDING), asyncio.Semaphore(_MOST_UPLOADING)
         # A gateway that has received nothing has no deliveries: it begins at the end of the feed.
         # The end of the feed of a new store is 0, so the position alone does not show this.
@@ -142,12 +144,16 @@ class AnswerDelivery:
         owner, gateway = self._proof.owner, self._proof.name
         begun = await self._app.run(gateway_commands.receipts(delivery.id, ending.event, gateway=gateway, owner=owner))
         limit = self._platform.most_units - units(MARK)
+        notice = await self._interruptions.before(delivery, ending)
+        if not begun and self._interruptions.repeats(notice, ending):
+            return
         start = part = 0
         while start < answer.end:
             end = begun[part].high if part < len(begun) else answer.next_cut(start, limit)
             begin = gateway_commands.begin_part(self._proof, delivery.id, ending.event, part, low=start, high=end)
             receipt, place = await self._tasks.complete(self._send_part(place, begin, answer))
             start, part = receipt.high, part + 1
+        self._interruptions.conclude(delivery, notice)
 
     async def _send_part(
         self, place: ChatPlace, begin: Write[Receipt], answer: ChatAnswer

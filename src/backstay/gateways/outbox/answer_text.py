@@ -4,12 +4,13 @@ from collections import Counter
 from typing import NamedTuple
 
 from backstay.gateways.outbox.text_limits import next_cut
-from backstay.model.content import Attachment, Part, ToolCall, ToolResult, attachments_in, text_of
+from backstay.model.content import Attachment, Part, Text, ToolCall, ToolResult, attachments_in, text_of
 from backstay.model.gateways.delivery import Ending
-from backstay.model.turn import Cancelled, Completed, Failed, Interrupted
+from backstay.model.turn import Cancelled, Completed, Failed, Interrupted, Outcome
 
 # What stands before a part that may have arrived already.
 MARK = "↻ *sent again, the first one may have arrived*\n"
+CONTINUED = "⚠️ interrupted, and continued below"
 # A line that names more tools would not be compact.
 _MOST_TOOLS = 6
 _LONGEST_TOOL = 40
@@ -35,12 +36,27 @@ class ChatAnswer(NamedTuple):
         return next_cut(self.text, start, limit) if start < len(self.text) else start + 1
 
 
-def answer_of(ending: Ending, most_file_bytes: int) -> ChatAnswer:
+def is_broken_off(outcome: Outcome | None) -> bool:
+    """Whether a process died or was stopped. The turn may be continued."""
+    return isinstance(outcome, Interrupted) and not outcome.waiting_for_approval
+
+
+def has_content(ending: Ending) -> bool:
+    """Whether the turn added more than its end: a text, a file or a tool call."""
+    return any(
+        isinstance(part, Attachment | ToolCall) or (isinstance(part, Text) and part.text.strip())
+        for message in ending.messages
+        for part in message.parts
+    )
+
+
+def answer_of(ending: Ending, most_file_bytes: int, *, continued: bool = False) -> ChatAnswer:
     """What is sent for an ended turn.
 
     Args:
         ending: The end of the turn.
         most_file_bytes: The size of the largest file that can be sent. Others are named.
+        continued: Whether the interrupted turn was continued, and that answer follows.
 
     Returns:
         What the agent wrote, how the turn ended unless it was completed, its tools, and its files.
@@ -53,7 +69,7 @@ def answer_of(ending: Ending, most_file_bytes: int) -> ChatAnswer:
     large = [_too_large(file) for file in files if file.size > most_file_bytes]
     # An empty file is not accepted by chat platforms.
     sent = tuple(file for file in files if 0 < file.size <= most_file_bytes)
-    note = _note(ending, shows=bool(written or files))
+    note = CONTINUED if continued else _note(ending, shows=bool(written or files))
     return ChatAnswer("\n\n".join(filter(None, [*written, *large, note, tool_line(parts)])), sent)
 
 
@@ -76,7 +92,7 @@ def tool_name(name: str) -> str:
 
 
 def _too_large(file: Attachment) -> str:
-    size = f"{file.size / 1_000_000:.0f} MB"
+    size = f"{file.size / 1_000_000:.0f} MB" if file.size >= 1_000_000 else f"{file.size} bytes"
     return f"📎 `{tool_name(file.name)}` ({size}) is too large for this chat. It is in the session."
 
 

@@ -49,6 +49,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
         request_id: The id of the request that submitted it.
         outcome: How it ended.
         messages: The messages that it added, without its input.
+        continues: How the turn ended that it continues; None if its input is its own.
     """
 
     event: int
@@ -57,6 +58,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str | None
     outcome: Outcome
     messages: tuple[Message, ...]
+    continues: Outcome | None = None
 
 
 class EndedTurns(msgspec.Struct, frozen=True, kw_only=True):

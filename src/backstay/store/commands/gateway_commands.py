@@ -593,6 +593,30 @@ def receipts(delivery: DeliveryId, event: int, *, gateway: str, owner: str) -> R
     return Read(name="receipts", owner=owner, verb=lambda tx: deliveries.receipts(tx, which, number, owner, gateway))
 
 
+def receipts_before(delivery: DeliveryId, event: int, *, gateway: str, owner: str) -> Read[tuple[Receipt, ...]]:
+    """Read the receipts of the last event before this one for which anything was sent.
+
+    Args:
+        delivery: The delivery.
+        event: The event.
+        gateway: The name of the gateway.
+        owner: Its owner.
+
+    Returns:
+        The receipts, in the order of the parts.
+
+    Raises:
+        NotFound: The gateway has no such delivery.
+    """
+    which = check_delivery_id(delivery)
+    number = check_whole("event", event)
+    return Read(
+        name="receipts_before",
+        owner=owner,
+        verb=lambda tx: deliveries.receipts_before(tx, which, number, owner, gateway),
+    )
+
+
 def begin_part(
     gateway: OpenGateway, delivery: DeliveryId, event: int, part: int, *, low: int, high: int
 ) -> Write[Receipt]:

@@ -134,6 +134,11 @@ WHERE e.session_id = :session AND e.last > :number AND e.number >= coalesce(
     (SELECT max(f.number) FROM events f WHERE f.session_id = :session AND f.number <= :number), 0
 ) AND e.kind IN {{ending_kinds}} ORDER BY e.number LIMIT 1
 
+-- name: continued_turn
+-- The turn that this one continues. No row: its input is its own.
+SELECT {{turn_columns}} FROM turns t
+WHERE (t.id = :root OR t.root_id = :root) AND t.id <> :turn AND t.event < :event ORDER BY t.event DESC LIMIT 1
+
 -- name: receipt_columns
 r.delivery_id AS delivery, r.event, r.part, r.low, r.high, r.state, r.attempts, r.repeated, r.platform_id, r.reason, r.at
 
@@ -143,6 +148,12 @@ SELECT {{receipt_columns}} FROM receipts r WHERE r.delivery_id = :delivery AND r
 -- name: receipt
 -- No row: this part was never begun.
 SELECT {{receipt_columns}} FROM receipts r WHERE r.delivery_id = :delivery AND r.event = :event AND r.part = :part
+
+-- name: receipts_before
+-- The receipts of the last event before this one.
+SELECT {{receipt_columns}} FROM receipts r WHERE r.delivery_id = :delivery AND r.event = (
+    SELECT max(b.event) FROM receipts b WHERE b.delivery_id = :delivery AND b.event < :event
+) ORDER BY r.part
 
 -- name: add_receipt
 INSERT INTO receipts (delivery_id, event, part, low, high, state, attempts, at)

@@ -33,7 +33,7 @@ from backstay.store.session_row import find
 from backstay.store.verbs import session_changes, session_queries
 from backstay.store.verbs.gateways import gateway_row
 from backstay.store.verbs.turns import event_log
-from backstay.store.verbs.turns.turn_row import TURN
+from backstay.store.verbs.turns.turn_row import TURN, TurnRow
 
 _REASON = 500
 _STARTED = "turn_started"
@@ -119,6 +119,8 @@ _OF_SESSION = Rows("deliveries_of_session", DeliveryRow)
 _ENDINGS = Rows("endings_after", _EndingPosition)
 _RECEIPT = Rows("receipt", ReceiptRow)
 _RECEIPTS = Rows("receipts", ReceiptRow)
+_RECEIPTS_BEFORE = Rows("receipts_before", ReceiptRow)
+_CONTINUED = Rows("continued_turn", TurnRow)
 
 
 def bind(tx: Transaction, proof: OpenGateway, destination: str, session: SessionId, cursor: int) -> Delivery:
@@ -320,8 +322,17 @@ def next_ending(tx: Transaction, session: SessionId, owner: str, number: int) ->
             request_id=turn.request_id,
             outcome=outcome,
             messages=messages,
+            continues=_continued(tx, turn),
         )
     return None
+
+
+def _continued(tx: Transaction, turn: TurnRow) -> Outcome | None:
+    """How the turn ended that this one continues."""
+    if turn.root == turn.id:
+        return None
+    before = _CONTINUED.one(tx, root=turn.root, turn=turn.id, event=turn.event)
+    return None if before is None else before.value().outcome
 
 
 def _outcome_of(body: object) -> Outcome | None:
@@ -363,6 +374,13 @@ def receipts(tx: Transaction, delivery: DeliveryId, event: int, owner: str, gate
     if _DELIVERY.one(tx, delivery=delivery, owner=owner, gateway=gateway) is None:
         raise _missing(delivery, owner)
     return tuple(row.value() for row in _RECEIPTS.all(tx, delivery=delivery, event=event))
+
+
+def receipts_before(tx: Transaction, delivery: DeliveryId, event: int, owner: str, gateway: str) -> tuple[Receipt, ...]:
+    """The receipts of the last event before this one for which anything was sent."""
+    if _DELIVERY.one(tx, delivery=delivery, owner=owner, gateway=gateway) is None:
+        raise _missing(delivery, owner)
+    return tuple(row.value() for row in _RECEIPTS_BEFORE.all(tx, delivery=delivery, event=event))
 
 
 def begin_part(tx: Transaction, proof: OpenGateway, which: PartName, characters: range) -> Receipt:
