@@ -298,6 +298,25 @@ async def test_a_url_that_was_restarted_is_connected_again(path: Place, tmp_path
     assert port
 
 
+async def test_only_the_log_names_the_host_of_a_url(
+    path: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with listening(tmp_path) as url:
+        plays = [*steps(OPENAI, Wish("c0", "add", {"x": 1})), *steps(OPENAI, Wish("c1", "add", {"x": 2}))]
+        async with asking(path, mcp(url, approval="allow"), *plays) as (app, _):
+            session = await app.session()
+            assert await (await session.send("one")).outcome() == Completed()
+            for pid in running(tmp_path):
+                os.kill(pid, signal.SIGKILL)
+            assert await (await session.send("two")).outcome() == Completed()
+            said = str(await session.messages())
+
+    host = url.partition("//")[2].partition("/")[0]
+    assert "an MCP server cannot be used" in said
+    assert host not in said
+    assert host in [getattr(record, "server", "") for record in caplog.records]
+
+
 @pytest.mark.parametrize("over", ["pipes", "http"])
 async def test_a_server_that_does_not_answer_costs_its_call(path: Place, tmp_path: Path, over: str) -> None:
     with reached_over(over, tmp_path, call_seconds=1.0) as server:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from backstay.agents.tool_servers.remote_tool import offered_tools
 from backstay.agents.tool_servers.server_streams import streams_to
-from backstay.agents.tool_servers.tool_server import ToolServer
+from backstay.agents.tool_servers.tool_server import ToolServer, public_name, without_host
 from backstay.agents.tools import MayHaveRun, ToolFailed
 from backstay.concurrency.child_tasks import wait_for_first
 from backstay.errors import BackstayError
@@ -55,7 +55,7 @@ class McpConnection:
         except BaseException as error:
             await connection.close()
             if isinstance(error, TimeoutError):
-                raise ToolFailed(f"{server.name} did not answer within {server.start_seconds:g} s") from error
+                raise ToolFailed(f"{public_name(server)} did not answer within {server.start_seconds:g} s") from error
             raise
         return connection
 
@@ -87,7 +87,7 @@ class McpConnection:
         except MCPError as error:
             raise self._failure(error, name, idempotent=idempotent) from error
         except (ValidationError, ValueError, RuntimeError) as error:
-            raise ToolFailed(f"{self._server.name} returned a malformed result") from error
+            raise ToolFailed(f"{public_name(self._server)} returned a malformed result") from error
         finally:
             self._calls -= 1
             self._end_if_unused()
@@ -105,12 +105,13 @@ class McpConnection:
 
     def _failure(self, error: MCPError, name: str, *, idempotent: bool) -> BackstayError:
         self.lost = self.lost or error.code == CONNECTION_CLOSED
+        server = public_name(self._server)
         may_have_run = error.code in _MAY_HAVE_RUN or (bool(self._server.url) and error.code == INTERNAL_ERROR)
         if may_have_run or error.code == INVALID_REQUEST:
             self._retire()
         if may_have_run and not idempotent:
-            return MayHaveRun(f"{self._server.name} did not return a result of {name}; it is not known whether it ran")
-        return ToolFailed(f"{self._server.name} did not return a result: {error.message[:_REASON_LETTERS]}")
+            return MayHaveRun(f"{server} did not return a result of {name}; it is not known whether it ran")
+        return ToolFailed(f"{server} did not return a result: {self._reason(error)}")
 
     def _retire(self) -> None:
         """Use it for no further call; those under way may still end."""
@@ -145,12 +146,18 @@ class McpConnection:
         if self._opened.done():
             log.info("the connection to an MCP server ended", extra={"server": self._server.name}, exc_info=error)
             return
-        why = str(error.args[0])[:_REASON_LETTERS] if isinstance(error, BackstayError) else _reason(error)
-        failed = ToolFailed(f"{self._server.name} cannot be used: {why}")
+        failed = ToolFailed(f"{public_name(self._server)} cannot be used: {self._reason(error)}")
         failed.__cause__ = error
         self._opened.set_exception(failed)
         self._opened.exception()  # Retrieved: perhaps no task awaits it any more.
 
-
-def _reason(error: Exception) -> str:
-    return error.message[:_REASON_LETTERS] if isinstance(error, MCPError) else type(error).__name__
+    def _reason(self, error: Exception) -> str:
+        """Why the server failed, without its host. The text of a foreign exception is for the log only."""
+        match error:
+            case MCPError():
+                text = error.message
+            case BackstayError():
+                text = str(error.args[0])
+            case _:
+                text = type(error).__name__
+        return without_host(self._server, text)[:_REASON_LETTERS]

@@ -23,7 +23,7 @@ class ToolServer(msgspec.Struct, frozen=True, kw_only=True):
     """An MCP server: a program that an agent starts, or a URL. Made by `mcp`; an agent connects to it when it is used.
 
     Attributes:
-        name: Its name in messages and logs.
+        name: Its name in logs: the program, or the host of a URL.
         command: The command line of the program; empty for a URL.
         url: The URL; empty for a program.
         token_variable: The environment variable with the token for the URL.
@@ -52,6 +52,16 @@ class ToolServer(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"mcp({self.name})"
+
+
+def public_name(server: ToolServer) -> str:
+    """Its name in messages that models and clients read. Only the log names the host of a URL."""
+    return "an MCP server" if server.url else server.name
+
+
+def without_host(server: ToolServer, text: str) -> str:
+    """The text of an error without the server's URL and its host."""
+    return text.replace(server.url, "…").replace(server.name, "…") if server.url else text
 
 
 def mcp(

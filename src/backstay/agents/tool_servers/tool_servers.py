@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from backstay.agents.tool_servers.tool_server import ToolServer, require_sdk
+from backstay.agents.tool_servers.tool_server import ToolServer, public_name, require_sdk
 from backstay.agents.tools import ToolFailed
 from backstay.concurrency.child_tasks import child_tasks, run_concurrently
 from backstay.model.content import Json
@@ -61,7 +61,7 @@ class _ServerLink:
                 raise
             result = await (await self._open_for(name)).call(name, arguments, idempotent=idempotent)
         # On a thread: a result may be long, and its files are decoded.
-        return await asyncio.to_thread(output_of, result, self._server.name, name, self._server.result_bytes)
+        return await asyncio.to_thread(output_of, result, public_name(self._server), name, self._server.result_bytes)
 
     async def _open_for(self, name: str) -> "McpConnection":
         try:
