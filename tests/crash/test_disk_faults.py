@@ -31,8 +31,8 @@ T = TypeVar("T")
 # A fault in a close, or in the clean-up after a fault, has no caller to report to.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
-# `make test` lets every third step fail, `make crash` each.
-APART = 1 if THOROUGH else 3
+# `make test` lets every fifth step fail, `make crash` each.
+APART = 1 if THOROUGH else 5
 KINDS: dict[str, Collection[type[Step]]] = {"changes": CHANGES, "reads": (Read,)}
 
 

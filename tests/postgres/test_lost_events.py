@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import NamedTuple
+from zlib import crc32
 
 import psycopg
 import pytest
@@ -19,6 +20,7 @@ from backstay.model.ids import SessionId
 from backstay.model.turn import Completed, Interrupted, OpenTurn
 from backstay.runtime.turn_handle import Turn
 from tests.databases import let_leases_lapse
+from tests.effort import sample
 from tests.postgres.acknowledged_writer import ME, retry_while_leased
 from tests.postgres_servers.postgres import FORGETFUL, Home, Postgres
 from tests.postgres_servers.standby_pair import StandbyPair
@@ -37,7 +39,14 @@ class Loss(NamedTuple):
     recover: Callable[[], None]
 
 
-@pytest.fixture(params=["crash", "failover"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Commits are lost by a crash or by a failover. `make test` tries one of them with each test, `make crash` both."""
+    if "loss" in metafunc.fixturenames:
+        ways = sample(("crash", "failover"), 1, first=crc32(metafunc.function.__name__.encode()))
+        metafunc.parametrize("loss", ways, indirect=True)
+
+
+@pytest.fixture
 def loss(request: pytest.FixtureRequest, postgres_home: Home) -> Iterator[Loss]:
     if request.param == "crash":
         with Postgres(postgres_home, settings=FORGETFUL) as server:

@@ -2,7 +2,10 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx2
 import pytest
@@ -50,6 +53,25 @@ main()
 """
 
 
+class StoredSession(NamedTuple):
+    """A session, and the file of its store."""
+
+    path: Path
+    id: SessionId
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, int], StoredSession]:
+    """Gives a session with this number of messages of this length. It is only read, so it is made once."""
+
+    @cache
+    def stored(count: int, length: int) -> StoredSession:
+        path = tmp_path_factory.mktemp("stored") / "chat.db"
+        return StoredSession(path, a_session(path, count, length))
+
+    return stored
+
+
 def a_session(path: Path, count: int, length: int) -> SessionId:
     """A session with this number of messages of this length."""
     with open_store(path) as store:
@@ -86,12 +108,14 @@ def imported(way: str, folder: Path, path: Path, file: Path) -> int:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("way", ["library", "command line"])
-def test_a_longer_session_takes_no_more_memory_to_export_and_import(tmp_path: Path, shape: str, way: str) -> None:
+def test_a_longer_session_takes_no_more_memory_to_export_and_import(
+    tmp_path: Path, stored: Callable[[int, int], StoredSession], shape: str, way: str
+) -> None:
     *shapes, longer = SHAPES[shape]
     taken: list[tuple[int, int, int]] = []
     for number, (count, length) in enumerate(shapes):
-        path, file = tmp_path / f"{number}.db", tmp_path / f"{number}.jsonl"
-        session = a_session(path, count, length)
+        path, session = stored(count, length)
+        file = tmp_path / f"{number}.jsonl"
         out = exported(way, tmp_path, path, session, file)
         into = imported(way, tmp_path, tmp_path / f"copy-{number}.db", file)
         taken.append((out, into, file.stat().st_size))
@@ -104,12 +128,14 @@ def test_a_longer_session_takes_no_more_memory_to_export_and_import(tmp_path: Pa
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", ["markdown", "html"])
-def test_a_longer_session_takes_no_more_memory_to_read_as_a_page(tmp_path: Path, kind: str, shape: str) -> None:
+def test_a_longer_session_takes_no_more_memory_to_read_as_a_page(
+    tmp_path: Path, stored: Callable[[int, int], StoredSession], kind: str, shape: str
+) -> None:
     *shapes, _ = SHAPES[shape]
     taken: list[int] = []
     for number, (count, length) in enumerate(shapes):
-        path, file = tmp_path / f"{number}.db", tmp_path / f"{number}.page"
-        session = a_session(path, count, length)
+        path, session = stored(count, length)
+        file = tmp_path / f"{number}.page"
         taken.append(
             peak(tmp_path, COMMAND_LINE, "export", session, "--format", kind, "-o", file, "--db", path, "--owner", ME)
         )
