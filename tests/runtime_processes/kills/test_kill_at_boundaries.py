@@ -179,13 +179,9 @@ LOOKS: dict[str, Look] = {
 }
 REOPENING: dict[str, Look] = {"list": by_list, "address": by_address, "id": by_id}
 
-# The point of death and the first reader are independent: `make test` tries each reader at one boundary,
-# and each boundary with one reader; `make crash` tries all pairs.
-PAIRS = (
-    list(product(BOUNDARIES, LOOKS))
-    if THOROUGH
-    else sorted({*(("inside a tool", look) for look in LOOKS), *zip(BOUNDARIES, cycle(LOOKS), strict=False)})
-)
+# The point of death and the first reader are independent: `make test` tries each boundary with one reader, and so each
+# reader at one boundary at least; `make crash` tries all pairs.
+PAIRS = list(product(BOUNDARIES, LOOKS)) if THOROUGH else list(zip(BOUNDARIES, cycle(LOOKS), strict=False))
 
 
 @pytest.mark.parametrize(("boundary", "look"), PAIRS)

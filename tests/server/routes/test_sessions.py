@@ -101,6 +101,7 @@ def test_an_edit_of_a_changed_session_is_rejected_with_its_current_state(client:
     assert kept.json()["title"] == "Mine"
 
 
+@pytest.mark.engines("sqlite")
 @pytest.mark.parametrize("tag", ["7", 'W/"7"', '"x"', '""', '"-1"', '"1", "2"', '"' + "9" * 40 + '"'])
 def test_an_invalid_revision_is_rejected(client: httpx2.Client, tag: str) -> None:
     session = new_session(client)
@@ -263,6 +264,7 @@ def test_a_document_not_made_by_a_store_is_rejected(client: httpx2.Client) -> No
         assert answer.status_code == 422
 
 
+@pytest.mark.engines("sqlite")
 @pytest.mark.parametrize(
     ("method", "where", "body", "status"),
     [

@@ -257,6 +257,7 @@ SELECT session_id, number, last, fence + 1, turn_id, kind, format, body, source_
 """
 
 
+@pytest.mark.engines("sqlite")
 @pytest.mark.parametrize(
     "forged",
     [
@@ -282,6 +283,7 @@ def test_an_invalid_stream_cursor_is_rejected(server: RunningServer, forged: str
         assert client.get("/api/events", params={"sessions": session}, headers=headers).status_code == 400
 
 
+@pytest.mark.engines("sqlite")
 @pytest.mark.parametrize("query", ["", "sessions=", "sessions=nonsense", "sessions=ses_1,ses_1", "feed=maybe"])
 def test_a_stream_of_nothing_is_refused(client: httpx2.Client, query: str) -> None:
     assert client.get(f"/api/events?{query}").status_code == 422
