@@ -41,6 +41,16 @@ class Admission:
         await self._read_paired()
         return sender in self._paired
 
+    async def names(self, sender: str) -> bool:
+        """Whether this person is allowed by name or by a code, and not only with a group or as anybody."""
+        if self._options.allow:
+            return sender in self._options.allow
+        return await self.allows(sender, sender)
+
+    def is_approver(self, sender: str) -> bool:
+        """Whether this person may decide on every tool call."""
+        return sender in self._options.approvers
+
     async def _read_paired(self) -> None:
         """Read who was let in, at most once in a while: strangers cannot cause more reads."""
         now = asyncio.get_running_loop().time()

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from backstay.errors import ConfigError
+from backstay.model.turn import IfBusy
 
 
 class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -13,7 +14,11 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         allow: The platform's ids of the people and chats that are answered; the only entry `*` means everybody.
         pairing: Whether people are let in by a code that is confirmed by the owner, while `allow` is empty.
+        approvers: The platform's ids of the people who may decide on every tool call. Others who are allowed by name
+            decide on the calls for their own messages.
         agent: The agent that answers; None: the one that was asked last in the session.
+        if_busy: What happens to a message while a turn runs, unless the chat or the message says otherwise.
+        acknowledge: After so many seconds of waiting, a message to a busy session is acknowledged.
         groups: Whether every message of an allowed group is answered, or only those that name the account.
         members: Whether the members of a group share a session, or each has their own.
         gather_texts: Whether texts that follow each other quickly become one turn, like albums.
@@ -32,7 +37,10 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     allow: frozenset[str] = frozenset()
     pairing: bool = False
+    approvers: frozenset[str] = frozenset()
     agent: str | None = None
+    if_busy: IfBusy = "enqueue"
+    acknowledge: float = 1.0
     groups: Literal["mentioned", "all"] = "mentioned"
     members: Literal["shared", "own"] = "shared"
     gather_texts: bool = False
@@ -48,7 +56,11 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if "*" in self.allow and len(self.allow) > 1:
             raise ConfigError("the list of allowed people has * and others", hint="Give * alone, or no *.")
-        for name in ("quiet", "longest", "max_age", "retry", "takeover", "recheck"):
+        if "*" in self.approvers:
+            raise ConfigError("approvers has *", hint="Name the people who may approve.")
+        if self.if_busy not in ("enqueue", "steer", "replace", "fork"):
+            raise ConfigError(f"if_busy is {self.if_busy!r}", hint="Use enqueue, steer, replace or fork.")
+        for name in ("acknowledge", "quiet", "longest", "max_age", "retry", "takeover", "recheck"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}", hint="Give seconds, more than 0.")
         if self.preview_seconds is not None and not self.preview_seconds > 0:

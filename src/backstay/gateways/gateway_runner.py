@@ -4,6 +4,8 @@ import asyncio
 import logging
 
 from backstay.errors import LeaseLost, StoreError
+from backstay.gateways.chats.command_menu import offered
+from backstay.gateways.chats.notice_delivery import NoticeDelivery
 from backstay.gateways.gateway_options import GatewayOptions
 from backstay.gateways.gateway_status import GatewayStatus
 from backstay.gateways.gatherings import Gatherings
@@ -88,11 +90,21 @@ class Gateway:
         previews = AnswerPreviews(tasks, self._platform, pauses)
         await previews.resume()
         delivery = AnswerDelivery(tasks, self._platform, pauses, previews)
+        notices = NoticeDelivery(tasks, self._platform, pauses)
         tasks.start("lease", lambda: self._renew(tasks))
         # The outbox notes the end of the feed before the first message is received.
         tasks.start("outbox", delivery.run)
         await delivery.ready.wait()
-        tasks.start("inbox", MessageInbox(tasks, self._platform, gatherings).run)
+        tasks.start("notices", notices.run)
+        tasks.start("menu", lambda: self._offer_commands(tasks))
+        tasks.start("inbox", MessageInbox(tasks, self._platform, gatherings, notices).run)
+
+    async def _offer_commands(self, tasks: PollerTasks) -> None:
+        async def offer() -> bool:
+            await self._platform.offer(offered())
+            return True
+
+        await tasks.persist("offering commands", offer)
 
     async def _renew(self, tasks: PollerTasks) -> None:
         while True:

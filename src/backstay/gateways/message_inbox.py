@@ -1,41 +1,49 @@
 """Receives messages: each is stored, with its turn and the cursor, before the platform hears of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
 
-from backstay.errors import BackstayError, LeaseLost, NotFound, NothingToDo, StoreError
+from backstay.errors import BackstayError, LeaseLost, StoreError
 from backstay.gateways.admission import Admission
+from backstay.gateways.chats.button_presses import ButtonPresses
+from backstay.gateways.chats.chat_tasks import ChatTask, ChatTasks
+from backstay.gateways.chats.command_menu import ParsedMessage, parse_message
+from backstay.gateways.chats.command_replies import CommandReplies, CommandRequest, constant
+from backstay.gateways.chats.notice_delivery import NoticeDelivery
+from backstay.gateways.chats.notice_texts import acknowledgement, problem_text, reply
 from backstay.gateways.gatherings import Gatherings, MissingFiles
 from backstay.gateways.outbox.moved_chats import move_chat
-from backstay.gateways.platform import IncomingMessage, Platform, SendDeferred, SendRefused, SendUncertain, Update
+from backstay.gateways.platform import (
+    ButtonPress,
+    IncomingMessage,
+    Platform,
+    SendDeferred,
+    SendRefused,
+    SendUncertain,
+    Update,
+)
 from backstay.gateways.poller_tasks import PollerTasks, log
 from backstay.model.addresses.address import Address
-from backstay.model.gateways.arrival import Arrival
-from backstay.model.session import SessionInfo
-from backstay.store import commands
+from backstay.model.gateways.arrival import Arrival, Received
+from backstay.model.gateways.notice import NewNotice, NoticeText
 from backstay.store.commands import Write, gateway_commands
+from backstay.store.commands.gateways import notice_commands
 
 # The stored cursor is at most so many ignored entries behind.
 _MOST_IGNORED = 1_000
-
-HELP = """Write to me, and the agent answers. Commands:
-/new begins another session
-/stop stops the answer that is being written
-/undo takes the last question and its answer back
-/redo brings them back
-/retry answers the last question again
-/status shows the session"""
 
 
 class MessageInbox:
     """The inbox of one poller."""
 
-    def __init__(self, tasks: PollerTasks, platform: Platform, gatherings: Gatherings) -> None:
-        self._tasks, self._platform, self._gatherings = tasks, platform, gatherings
+    def __init__(self, tasks: PollerTasks, platform: Platform, gatherings: Gatherings, notices: NoticeDelivery) -> None:
+        self._tasks, self._platform, self._gatherings, self._notices = tasks, platform, gatherings, notices
         self._app, self._proof, self._options = tasks.app, tasks.proof, tasks.options
         self._admission = Admission(tasks, platform)
+        self._commands, self._chat_tasks = CommandReplies(tasks, self._admission), ChatTasks(tasks, notices)
+        self._presses = ButtonPresses(tasks, platform, self._admission, notices)
         # Everything before `read` is stored or concerns nobody here. The store's cursor may be behind: what concerns
         # nobody is not written down.
         self._read = tasks.proof.cursor
@@ -54,10 +62,17 @@ class MessageInbox:
                 self._tasks.status.received += 1
                 await self._take_or_skip(update, update.message)
                 self._ignored = 0
+            elif update.press is not None and await self._admits(update.press):
+                await self._presses.take(update, update.press)
+                self._ignored = 0
             else:
                 await self._ignore(update)
             self._read = update.cursor
         return False
+
+    async def _admits(self, press: ButtonPress) -> bool:
+        """Whether a press is answered. Nothing is read, stored or sent for a stranger."""
+        return await self._admission.allows(press.sender, press.place.chat)
 
     async def _updates(self) -> Sequence[Update]:
         status = self._tasks.status
@@ -88,18 +103,25 @@ class MessageInbox:
             await self._app.run(gateway_commands.move_cursor(self._proof, update.cursor))
 
     async def _take(self, update: Update, message: IncomingMessage) -> None:
-        command = _command_in(message.text)
-        if command is not None:
-            await self._obey(update, message, command)
+        parsed = parse_message(message.text)
+        if parsed.command is not None and not message.files:
+            await self._obey(update, message, parsed)
             return
-        arrival = self._arrival(message)
+        arrival = await self._arrival(message, parsed)
+        receive = gateway_commands.receive(
+            self._proof,
+            arrival,
+            cursor=update.cursor,
+            acknowledge=partial(acknowledgement, message, arrival.if_busy),
+        )
         try:
-            received = await self._app.run(gateway_commands.receive(self._proof, arrival, cursor=update.cursor))
+            received = await self._app.run(receive)
         except (LeaseLost, StoreError):
             raise
         except BackstayError as error:
             await self._refuse(update, message, error)
             return
+        self._notices.wake()
         if received.gathering is not None and not received.repeated:
             self._gatherings.note(received.gathering, arrival.id, arrival.files)
 
@@ -116,104 +138,76 @@ class MessageInbox:
             account=account,
         )
 
-    def _arrival(self, message: IncomingMessage, *, empty: bool = False) -> Arrival:
-        missing = MissingFiles(text=message.text, files=message.files)
-        gathers = self._options.gather_texts or message.album is not None or bool(message.files)
+    async def _arrival(self, message: IncomingMessage, parsed: ParsedMessage) -> Arrival:
+        """The message as a turn, by the settings of the message, of its chat, or of the gateway."""
+        place, options = message.place.destination, self._options
+        chat = await self._app.run(notice_commands.chat_settings(self._proof.name, place, owner=self._proof.owner))
+        # A message with files was never a command: its caption is its text, whatever it begins with.
+        text = message.text if parsed.command is not None else parsed.text
+        missing = MissingFiles(text=text, files=message.files)
+        gathers = options.gather_texts or message.album is not None or bool(message.files)
+        return Arrival(
+            id=message.id,
+            to=self._address(message),
+            destination=place,
+            parts=missing.parts,
+            agent=chat.agent or options.agent,
+            if_busy=parsed.if_busy or chat.if_busy or options.if_busy,
+            # A message with a word of its own is a turn of its own.
+            gathering=f"{place} {message.sender}" if parsed.if_busy is None or message.files else None,
+            gathers=gathers,
+            place=message.number,
+            files=msgspec.json.encode(missing).decode() if message.files else None,
+            sender=message.sender,
+        )
+
+    def _without_turn(self, message: IncomingMessage) -> Arrival:
         return Arrival(
             id=message.id,
             to=self._address(message),
             destination=message.place.destination,
-            parts=() if empty else missing.parts,
-            agent=self._options.agent,
-            gathering=f"{message.place.destination} {message.sender}",
-            gathers=gathers,
-            place=message.number,
-            files=msgspec.json.encode(missing).decode() if message.files and not empty else None,
+            sender=message.sender,
         )
 
     # --- commands ---------------------------------------------------------------------------------------------------
 
-    async def _obey(self, update: Update, message: IncomingMessage, command: str) -> None:
+    async def _obey(self, update: Update, message: IncomingMessage, parsed: ParsedMessage) -> None:
         """Run a command in the transaction that receives it. It runs once, whatever is received again."""
-        arrival = self._arrival(message, empty=True)
-        if command in ("help", "start"):
-            await self._app.run(gateway_commands.receive(self._proof, arrival, cursor=update.cursor))
-            await self._tell(message, HELP)
-            return
-        if command not in _ACTIONS and command not in ("new", "status"):
-            await self._app.run(gateway_commands.receive(self._proof, arrival, cursor=update.cursor))
-            await self._tell(message, f"There is no command /{command}. /help lists them.")
-            return
+        request = CommandRequest(message=message, address=self._address(message), words=parsed.text)
         try:
-            action, done = await self._action(message, command)
-            received = await self._app.run(
-                gateway_commands.receive(self._proof, arrival, cursor=update.cursor, action=action)
-            )
+            task = await self._task(parsed.command, request)
+            if task is None:
+                action = await self._commands.write(parsed.command or "", request)
+            else:
+                action = constant(self._proof.owner, task.notice)
+            received = await self._store(update, message, action)
         except (LeaseLost, StoreError):
             raise
         except BackstayError as error:
             await self._refuse(update, message, error)
             return
-        if not received.repeated:
-            await self._tell(message, done)
+        if task is not None and not received.repeated:
+            self._chat_tasks.start(task)
 
-    async def _action(self, message: IncomingMessage, command: str) -> tuple[Write[object] | None, str]:
-        """The command of the store, and what the person is told once it has run."""
-        address = self._address(message)
-        if command == "new":
-            return gateway_commands.start_anew(self._proof, address, message.place.destination), "A new session."
-        try:
-            session = await self._app.run(commands.at(address, owner=self._proof.owner))
-        except NotFound as error:
-            raise NothingToDo("this chat has no session yet", hint="Write a message first.") from error
-        if command == "status":
-            return None, _status(session)
-        action, done = _ACTIONS[command]
-        return action(session), done
+    async def _task(self, command: str | None, request: CommandRequest) -> ChatTask | None:
+        """The work of a command that takes a while; None: the command is one write."""
+        if command == "compact":
+            session = await self._commands.session(request)
+            return self._chat_tasks.compact(request.message, session, request.words)
+        if command == "resume" and not request.words:
+            session = await self._commands.session(request)
+            if await self._chat_tasks.can_resume(session):
+                return self._chat_tasks.resume(request.message, session)
+        return None
 
     async def _refuse(self, update: Update, message: IncomingMessage, error: BackstayError) -> None:
         """Store that the message was received, and tell the person why it is not answered."""
-        arrival = self._arrival(message, empty=True)
-        await self._app.run(gateway_commands.receive(self._proof, arrival, cursor=update.cursor))
-        await self._tell(message, f"⚠️ {error.args[0]}" + (f"\n{error.hint}" if error.hint else ""))
+        said = reply(message, NoticeText(problem_text(error)))
+        await self._store(update, message, constant(self._proof.owner, said))
 
-    async def _tell(self, message: IncomingMessage, text: str) -> None:
-        """Send a notice in the background, once: it repeats what the session shows anyway."""
-        self._tasks.start(f"notice for {message.id}", partial(self._send, message, text))
-
-    async def _send(self, message: IncomingMessage, text: str) -> None:
-        try:
-            await self._platform.send(message.place, text)
-        except (SendRefused, SendDeferred, SendUncertain) as error:
-            log.warning("%s: a notice was not sent: %s", self._proof.name, error)
-
-
-def _command_in(text: str) -> str | None:
-    """The command in a message such as `/new` or `/new@my_bot`, or None."""
-    if not text.startswith("/") or not text[1:2].isalpha():
-        return None
-    return text[1:].split(maxsplit=1)[0].split("@", 1)[0].lower()
-
-
-def _status(session: SessionInfo) -> str:
-    running = "an answer is being written" if session.running is not None else "idle"
-    waiting = f", {session.waiting} waiting" if session.waiting else ""
-    title = f"**{session.title}**\n" if session.title else ""
-    return f"{title}`{session.id}`\n{running}{waiting}; {session.turns} turns"
-
-
-def _stop(session: SessionInfo) -> Write[object]:
-    if session.running is None:
-        raise NothingToDo("nothing runs in this session")
-    return commands.cancel(session.running, owner=session.owner)
-
-
-_ACTIONS: dict[str, tuple[Callable[[SessionInfo], Write[object]], str]] = {
-    "stop": (_stop, "⏹ stopping"),
-    "undo": (
-        lambda session: commands.undo(session.id, owner=session.owner),
-        "The last turn is undone. /redo brings it back.",
-    ),
-    "redo": (lambda session: commands.redo(session.id, owner=session.owner), "The turn is back."),
-    "retry": (lambda session: commands.retry(session.id, owner=session.owner), "Answering again."),
-}
+    async def _store(self, update: Update, message: IncomingMessage, action: Write[NewNotice]) -> Received:
+        received = await self._app.run(
+            notice_commands.obey(self._proof, self._without_turn(message), cursor=update.cursor, action=action)
+        )
+        self._notices.wake()
+        return received

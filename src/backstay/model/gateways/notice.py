@@ -152,21 +152,25 @@ class WatchedNotice(msgspec.Struct, frozen=True, kw_only=True):
         notice: The notice.
         turn_state: The state of its turn; None: the turn was deleted, or there is none.
         taken: Whether a running turn took its turn as steering.
+        started: Whether its turn has started.
         outcome: How its turn ended.
         approval: The decision on its call; None: the call is gone.
         undecided: Whether the call still waits for a decision.
         decided_by: Who pressed its button: a name for people.
-        decided_at: When, in milliseconds since 1970 (UTC).
+        decided_at: When somebody decided, in milliseconds since 1970 (UTC).
+        now: When this was read.
     """
 
     notice: Notice
     turn_state: TurnState | None
     taken: bool
+    started: bool
     outcome: str | None
     approval: Approval | None
     undecided: bool
     decided_by: str | None
     decided_at: int | None
+    now: int
 
 
 class OpenQuestion(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,3 +233,12 @@ class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     agent: str | None = None
     if_busy: IfBusy | None = None
+
+
+def may_decide(rights: Rights, sender: str, asker: str | None) -> bool:
+    """Whether a person may decide on a call of a turn that answers this person, or nobody of the platform."""
+    if rights == "all":
+        return True
+    if asker is None:
+        return rights == "private"
+    return rights in ("own", "private") and sender == asker

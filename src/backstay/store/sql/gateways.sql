@@ -278,7 +278,8 @@ UPDATE notices SET state = 'unknown' WHERE state = 'sending' AND owner = :owner 
 
 -- name: due_notices
 SELECT {{notice_columns}} FROM notices n
-WHERE n.owner = :owner AND n.gateway = :gateway AND n.shown < n.version AND n.state <> 'failed' ORDER BY n.id LIMIT :limit
+WHERE n.owner = :owner AND n.gateway = :gateway AND n.id > :after AND n.shown < n.version AND n.state <> 'failed'
+ORDER BY n.id LIMIT :limit
 
 -- name: newest_notice_of
 -- The newest list with buttons that a chat shows. No row: there is none.
@@ -298,10 +299,13 @@ c.approval = 'asked' AND c.effect = 'called' AND s.state = 'open' AND c.turn_id 
 
 -- name: watched_notices
 -- Notices that may still change, beside what they are about.
-SELECT {{notice_columns}}, t.state AS turn_state, t.taken_by, t.outcome, c.approval,
+SELECT {{notice_columns}}, t.state AS turn_state, t.taken_by, t.started_at, t.outcome, c.approval,
     CASE WHEN {{is_undecided}} THEN 1 ELSE 0 END AS undecided,
     (SELECT b.used_by FROM buttons b WHERE b.notice_id = n.id AND b.used_in IS NOT NULL LIMIT 1) AS used_by,
-    (SELECT b.used_at FROM buttons b WHERE b.notice_id = n.id AND b.used_in IS NOT NULL LIMIT 1) AS used_at
+    CASE WHEN c.approval IN ('approved', 'denied') THEN (
+        SELECT max(e.at) FROM events e
+        WHERE e.session_id = m.session_id AND e.turn_id = c.turn_id AND e.kind = 'approval_decided'
+    ) END AS decided_at
 FROM notices n
 LEFT JOIN turns t ON t.id = n.turn_id
 LEFT JOIN calls c ON c.root_id = n.root_id AND c.ordinal = n.ordinal

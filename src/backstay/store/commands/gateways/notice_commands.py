@@ -191,19 +191,27 @@ def finish_notice(
     )
 
 
-def due_notices(gateway: str, *, owner: str, limit: int = 100) -> Read[tuple[Notice, ...]]:
+def due_notices(
+    gateway: str, *, owner: str, after: NoticeId | None = None, limit: int = 100
+) -> Read[tuple[Notice, ...]]:
     """Read the notices that the chats do not show as they are.
 
     Args:
         gateway: The name of the gateway.
         owner: Its owner.
+        after: Only notices after this one.
         limit: How many are read at most.
 
     Returns:
         The notices, oldest first.
     """
     most = check_limit(limit)
-    return Read(name="due_notices", owner=owner, snapshot=False, verb=lambda tx: notices.due(tx, owner, gateway, most))
+    return Read(
+        name="due_notices",
+        owner=owner,
+        snapshot=False,
+        verb=lambda tx: notices.due(tx, owner, gateway, after or "", most),
+    )
 
 
 def watched_notices(gateway: str, *, owner: str) -> Read[tuple[WatchedNotice, ...]]:
@@ -441,6 +449,18 @@ def shown_in(gateway: str, destination: str, *, owner: str) -> Read[tuple[Delive
         snapshot=False,
         verb=lambda tx: chats.mirrors(tx, owner, gateway, destination),
     )
+
+
+def known_agents(*, owner: str) -> Read[tuple[str, ...]]:
+    """Read the names of the agents that are served, or were.
+
+    Args:
+        owner: The owner who asks. Agents are those of the store.
+
+    Returns:
+        The names, sorted.
+    """
+    return Read(name="known_agents", owner=owner, snapshot=False, verb=chats.known_agents)
 
 
 def _destination(tx: Transaction, destination: str) -> str:

@@ -11,7 +11,7 @@ from backstay.model.ids import SessionId
 from backstay.model.session import SessionInfo
 from backstay.model.turn import IfBusy
 from backstay.store.engine import Transaction
-from backstay.store.rows import Rows
+from backstay.store.rows import Rows, values
 from backstay.store.session_row import find
 from backstay.store.verbs import agent_registry, session_changes
 from backstay.store.verbs.gateways import deliveries, gateway_row
@@ -48,6 +48,11 @@ def choose(tx: Transaction, proof: OpenGateway, destination: str, chosen: ChatSe
         if_busy=chosen.if_busy,
     )
     return chosen
+
+
+def known_agents(tx: Transaction) -> tuple[str, ...]:
+    """The agents that are served, or were."""
+    return tuple(values(tx, "served_agents"))
 
 
 def show_session(

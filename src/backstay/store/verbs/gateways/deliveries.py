@@ -252,7 +252,13 @@ def start_anew(tx: Transaction, proof: OpenGateway, address: Address, destinatio
 def leave_when_idle(tx: Transaction, proof: OpenGateway, destination: str, session: SessionId) -> None:
     """End the delivery of a session to a destination, if there is one, once no turn runs or waits in the session."""
     found = _DELIVERY_TO.one(tx, owner=proof.owner, gateway=proof.name, destination=destination, session=session)
-    if found is not None:
+    if found is None:
+        return
+    session_row = find(tx, session, proof.owner)
+    idle = session_row.running is None and not session_row.waiting
+    if idle and event_log.next_ending(tx, session, found.cursor) is None:
+        _drop(tx, found.id)
+    else:
         tx.run("set_delivery_closing", delivery=found.id, closing=1, due=1)
 
 

@@ -31,11 +31,11 @@ from backstay.model.gateways.notice import (
     OpenQuestion,
     Press,
     Pressed,
-    Rights,
     ShowSession,
     StoredButton,
     WatchedNotice,
     WithdrawTurn,
+    may_decide,
 )
 from backstay.model.ids import NoticeId, SessionId, TurnId
 from backstay.model.turn import Approval, TurnState
@@ -117,11 +117,12 @@ class _WatchedRow(NoticeRow, kw_only=True):
 
     turn_state: TurnState | None
     taken_by: TurnId | None
+    started_at: int | None
     outcome: str | None
     approval: Approval | None
     undecided: int
     used_by: str | None
-    used_at: int | None
+    decided_at: int | None
 
 
 class _ButtonRow(NamedTuple):
@@ -287,9 +288,9 @@ def finish(tx: Transaction, proof: OpenGateway, sent: Notice, result: PartResult
     return row.value()
 
 
-def due(tx: Transaction, owner: str, gateway: str, limit: int) -> tuple[Notice, ...]:
+def due(tx: Transaction, owner: str, gateway: str, after: str, limit: int) -> tuple[Notice, ...]:
     """The notices that the chats do not show as they are."""
-    return tuple(row.value() for row in _DUE.all(tx, owner=owner, gateway=gateway, limit=limit))
+    return tuple(row.value() for row in _DUE.all(tx, owner=owner, gateway=gateway, after=after, limit=limit))
 
 
 def watched(tx: Transaction, owner: str, gateway: str) -> tuple[WatchedNotice, ...]:
@@ -299,11 +300,13 @@ def watched(tx: Transaction, owner: str, gateway: str) -> tuple[WatchedNotice, .
             notice=row.value(),
             turn_state=row.turn_state,
             taken=row.taken_by is not None,
+            started=row.started_at is not None,
             outcome=row.outcome,
             approval=row.approval,
             undecided=row.undecided == 1,
             decided_by=row.used_by,
-            decided_at=row.used_at,
+            decided_at=row.decided_at,
+            now=tx.now,
         )
         for row in _WATCHED.all(tx, owner=owner, gateway=gateway)
     )
@@ -495,15 +498,6 @@ def _may(notice: NoticeRow, action: ButtonAction, made: Press) -> bool:
     if not isinstance(action, DecideCall):
         return notice.person == made.sender
     return may_decide(made.rights, made.sender, notice.person)
-
-
-def may_decide(rights: Rights, sender: str, asker: str | None) -> bool:
-    """Whether a person may decide on a call of a turn that answers this person, or nobody of the platform."""
-    if rights == "all":
-        return True
-    if asker is None:
-        return rights == "private"
-    return rights in ("own", "private") and sender == asker
 
 
 def _act(tx: Transaction, proof: OpenGateway, notice: NoticeRow, action: ButtonAction) -> None:
