@@ -210,6 +210,11 @@ def test_a_newcomer_crashes_the_server_and_watches(browser: Browser, tmp_path: P
         expect(tab.last).to_contain_text("I am about to crash.")
         expect(tab.last.locator(".ending.interrupted")).to_be_visible()
         expect(tab.connection).to_have_text("Live")
+        expect(tab.button("Resume the answer")).to_have_count(1)
+
+        tab.button("Resume").click()
+        expect(tab.turns).to_have_count(2)
+        expect(tab.button("Resume the answer")).to_have_count(0)  # it was resumed
 
 
 def workers_of(served: ServerProcess) -> list[int]:

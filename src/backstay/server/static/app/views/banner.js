@@ -17,11 +17,14 @@ export function Banners() {
 }
 
 function Recovered({ result }) {
-  const cut = result.cut && sessionState.value?.entries.find((entry) => entry.turn === result.cut);
+  // An answer that was resumed, or left behind by another message, is not the last one any more.
+  const last = sessionState.value?.entries.at(-1);
+  const cut = result.cut && last?.turn === result.cut && last.outcome?.type === "interrupted";
+  const waits = cut && last.outcome.waiting_for_approval;
   const caught = result.steps ? `Loaded ${count(result.steps, "missed event")}.` : "";
   return html`<p class="banner recovered"><${Icon} name="check" />
-    <span class="grow"><strong>Reconnected.</strong> ${caught} ${cut && "One answer was interrupted. Its text is kept, and you can resume it."}</span>
-    ${cut && html`<button type="button" class="small" onClick=${() => ((recovery.value = null), resume(result.cut))}>Resume the answer</button>`}
+    <span class="grow"><strong>Reconnected.</strong> ${caught} ${cut && `One answer was interrupted. Its text is kept, and ${waits ? "it waits for your approval" : "you can resume it"}.`}</span>
+    ${cut && !waits && html`<button type="button" class="small" onClick=${() => ((recovery.value = null), resume(result.cut))}>Resume the answer</button>`}
     <button type="button" class="quiet" aria-label="Close" onClick=${() => (recovery.value = null)}><${Icon} name="close" /></button>
   </p>`;
 }
