@@ -4,6 +4,7 @@ import email.message
 import email.parser
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -64,6 +65,31 @@ def test_the_image_copies_files_that_exist_and_runs_without_privileges() -> None
     assert int(last["USER"]) > 0
     assert last["CMD"].startswith('["backstay", "serve"')
     assert set(re.findall(r"BACKSTAY_[A-Z_]+", joined)) <= SETTINGS
+
+
+def container_engine() -> str:
+    """A program that builds images and can reach its daemon, if it has one."""
+    for program in ("podman", "docker"):
+        if (
+            shutil.which(program)
+            and subprocess.run([program, "info"], capture_output=True, check=False).returncode == 0
+        ):
+            return program
+    pytest.skip("no container engine runs here (Debian: apt install podman)")
+
+
+def test_the_image_is_built_and_runs_where_an_engine_is() -> None:
+    engine, image = container_engine(), f"backstay-test-{os.getpid()}"
+    [base] = set(re.findall(r"^FROM (\S+)", (ROOT / "Containerfile").read_text(), re.MULTILINE))
+    if subprocess.run([engine, "pull", base], capture_output=True, check=False).returncode != 0:
+        pytest.skip(f"{base} cannot be fetched here")
+    subprocess.run([engine, "build", "-f", "Containerfile", "-t", image, "."], cwd=ROOT, check=True)
+    try:
+        run = [engine, "run", "--rm", "--read-only", "--tmpfs", "/var/lib/backstay:mode=1777", image]
+        answer = subprocess.run([*run, "backstay", "send", "calc 6*7"], capture_output=True, text=True, check=True)
+        assert "42" in answer.stdout
+    finally:
+        subprocess.run([engine, "rmi", "--force", image], check=True)
 
 
 def test_the_compose_file_waits_for_the_database_and_knows_our_settings() -> None:
