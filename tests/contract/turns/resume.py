@@ -431,6 +431,23 @@ class ResumeContract(ContractBase):
 
         assert store.decided([AGENT]) == ((first.id, ME),)
 
+    def test_a_decision_that_was_made_is_repeated_without_effect(self, store: Store) -> None:
+        asking = ToolCall("c1", "mail", {"to": "kit"}, approval=True)
+        first = say(store, start(store, room()), asking)
+        store.finish(first, Interrupted("silent"))
+        decided = store.approve(first.id, "c1", owner=ME)
+        second = store.checkpoint(store.resume(first.id, owner=ME), [asking], repeats={"c1": decided.ordinal}).open
+        before = store.session(first.session, owner=ME)
+
+        again = store.approve(first.id, "c1", owner=ME, arguments_hash=decided.arguments_hash)
+        assert (again.turn, again.approval) == (second.id, "approved")
+        assert store.session(first.session, owner=ME) == before
+        store.finish(say(store, second, ToolResult("c1", "sent")), Completed())
+        assert store.approve(second.id, "c1", owner=ME).effect == "returned"
+        for turn in (first.id, second.id):
+            with refused(store, first.session, (NothingToDo, Conflict), turn):
+                store.deny(turn, "c1", owner=ME)
+
     def test_the_advice_after_a_tool_that_may_have_run_is_not_to_repeat_it(self, store: Store) -> None:
         proof = say(store, start(store, room(), "write to kit"), MAIL)
 

@@ -21,7 +21,7 @@ from backstay.store.session_row import SessionRow, find, note_holder
 from backstay.store.verbs.history import window_segments
 from backstay.store.verbs.history.window_segments import END, LINEAGE, WINDOW, Layout
 from backstay.store.verbs.turns import messages
-from backstay.store.verbs.turns.turn_row import CALLS, LAST_OF_ROOT, WAITING_TURNS, TurnRow
+from backstay.store.verbs.turns.turn_row import CALLS, LAST_OF_ROOT, LEDGER, WAITING_TURNS, TurnRow
 from backstay.store.verbs.turns.turn_row import find as find_turn
 
 # A turn that crashes its process is not resumed forever.
@@ -55,7 +55,6 @@ _SESSIONS_BETWEEN = Rows("sessions_between", SessionRow)
 _SESSIONS_ENDING = Rows("sessions_ending", SessionRow)
 _RUNNING_SESSIONS = Rows("running_sessions", SessionRow)
 _HEAD = Rows("head", Cursor)
-_LEDGER = Rows("ledger", ToolCallRecord)
 _INTERRUPTED = Rows("interrupted_turns", InterruptedTurn)
 _DECIDED = Rows("decided_turns", InterruptedTurn)
 _LOAD = Rows("load", Load)
@@ -230,7 +229,7 @@ def calls(tx: Transaction, turn: TurnId, owner: str) -> tuple[ToolCallRecord, ..
 def ledger(tx: Transaction, root: TurnId, owner: str) -> tuple[ToolCallRecord, ...]:
     """The tool calls of a root turn and of the turns that continued it, in order."""
     show(tx, find_turn(tx, root, owner), owner)
-    lines = tuple(_LEDGER.all(tx, root=root))
+    lines = tuple(LEDGER.all(tx, root=root))
     for turn in {line.turn for line in lines if line.effect == "called"}:
         show(tx, find_turn(tx, turn, owner), owner)
     return lines

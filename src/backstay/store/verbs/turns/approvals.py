@@ -7,7 +7,7 @@ from backstay.model.turn import ToolCallRecord
 from backstay.store.engine import Transaction
 from backstay.store.verbs.turns import event_log, resumption
 from backstay.store.verbs.turns.turn_queue import lock_session_of
-from backstay.store.verbs.turns.turn_row import CALL, LAST_OF_ROOT, TurnRow, find_row
+from backstay.store.verbs.turns.turn_row import CALL, LAST_OF_ROOT, LEDGER, TurnRow, find_row
 
 
 def decide(
@@ -15,10 +15,11 @@ def decide(
 ) -> ToolCallRecord:
     """Approve or deny a tool call that needs approval. The decision is bound to the arguments that the person saw."""
     with lock_session_of(tx, turn, owner) as session_row:
-        made_in = find_row(tx, turn, owner)
-        record, wanted = _call_to_decide(tx, made_in, call, arguments_hash), "approved" if approved else "denied"
-        if record.approval == wanted:
-            return record
+        made_in, wanted = find_row(tx, turn, owner), "approved" if approved else "denied"
+        repeated = _decided_before(tx, made_in, call, wanted)
+        if repeated is not None and arguments_hash in (None, repeated.arguments_hash):
+            return repeated
+        record = _call_to_decide(tx, made_in, call, arguments_hash)
         if record.approval != "asked" or record.effect != "called":
             raise NothingToDo(f"tool call {call!r} of {turn} is not waiting for approval")
         session_row.require_open(tx.now)
@@ -52,6 +53,15 @@ def allow_run_again(
         session_row.revision += 1
         event_log.append_event(tx, session_row, ApprovalDecided(call, True, run_again=True), turn)
     return _call_to_decide(tx, made_in, call, arguments_hash)
+
+
+def _decided_before(tx: Transaction, made_in: TurnRow, call: str, wanted: str) -> ToolCallRecord | None:
+    """The call, if the same was decided before: two people may decide, or one whose first answer was lost."""
+    found = CALL.one(tx, turn=made_in.id, call=call)
+    if found is None:
+        # The turn that continues an interrupted one makes its calls.
+        found = next((made for made in LEDGER.all(tx, root=made_in.root) if made.call == call), None)
+    return found if found is not None and found.approval == wanted else None
 
 
 def _call_to_decide(tx: Transaction, made_in: TurnRow, call: str, arguments_hash: str | None) -> ToolCallRecord:

@@ -110,6 +110,7 @@ WAITING_TURNS = Rows("waiting_turns", TurnRow)
 LAST_OF_ROOT = Rows("last_of_root", LastOfRoot)
 CALL = Rows("call", ToolCallRecord)
 CALLS = Rows("calls", ToolCallRecord)
+LEDGER = Rows("ledger", ToolCallRecord)
 
 
 def find(tx: Transaction, turn: TurnId, owner: str) -> TurnRow:
