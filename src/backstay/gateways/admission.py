@@ -1,4 +1,4 @@
-"""Who may write to a gateway. Nothing is read, stored, sent or logged for anybody else, except a pairing code."""
+"""The admission to a gateway. Messages of other people are not read, stored or logged; they may get a code."""
 
 import asyncio
 import secrets
@@ -52,7 +52,7 @@ class Admission:
         return sender in self._options.approvers
 
     async def _read_paired(self) -> None:
-        """Read who was let in, at most once in a while: strangers cannot cause more reads."""
+        """Read the admitted people, at most once in a while: strangers cannot cause more reads."""
         now = asyncio.get_running_loop().time()
         if self._read_at is not None and now - self._read_at < self._options.recheck:
             return
@@ -104,7 +104,7 @@ class _CodeLimiter:
 
 def _offer(code: str) -> str:
     return (
-        "This bot does not know you. Whoever runs it can let you in, in the web UI under Settings, or with\n"
+        "This bot does not know you. Its operator can let you in, in the web UI under Settings, or with\n"
         f"`backstay gateway pair {code[:4]}-{code[4:]}`\n"
         "The code is valid for ten minutes."
     )

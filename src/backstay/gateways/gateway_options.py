@@ -12,7 +12,7 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Who may write to the agent, and how messages become turns.
 
     Args:
-        allow: The platform's ids of the people and chats that are answered; the only entry `*` means everybody.
+        allow: The platform's ids of the people and chats that are answered; the only entry `*` means all people.
         pairing: Whether people are let in by a code that is confirmed by the owner, while `allow` is empty.
         approvers: The platform's ids of the people who may decide on every tool call. Others who are allowed by name
             decide on the calls for their own messages.
@@ -25,11 +25,11 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
         quiet: A gathering ends when no message has come for so many seconds.
         longest: A gathering ends after so many seconds, even without its files.
         previews: Whether chats show answers while they are written.
-        preview_seconds: Seconds between two changes of what a chat shows; None: as the platform advises.
+        preview_seconds: Seconds between two changes of a preview; None: as the platform advises.
         max_age: A part of an answer that could not be sent for so many seconds is given up.
         retry: Seconds between two attempts, at first; each further one waits longer.
         takeover: Seconds between two attempts to become the poller.
-        recheck: Seconds for which it is not read again who was let in.
+        recheck: Seconds between two reads of the admitted people.
 
     Raises:
         ConfigError: A value is not valid.
@@ -69,5 +69,5 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def allows(self, sender: str, chat: str) -> bool:
-        """Whether this person, or everybody in this chat, is answered."""
+        """Whether this person, or each person in this chat, is answered."""
         return "*" in self.allow or sender in self.allow or chat in self.allow

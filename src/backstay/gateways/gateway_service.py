@@ -1,4 +1,4 @@
-"""Runs a gateway as long as its process lives: whatever stops it, it is started again."""
+"""Runs a gateway as long as its process lives, and starts it again after any failure."""
 
 import asyncio
 import logging

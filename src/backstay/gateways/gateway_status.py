@@ -1,4 +1,4 @@
-"""What a gateway does in this process: shared by its tasks, and read by those who show it."""
+"""The status of a gateway in this process: shared by its tasks, and read by the web UI and the command line."""
 
 from typing import Literal
 
@@ -42,6 +42,6 @@ class GatewayStatus(msgspec.Struct, kw_only=True):
         self.problem = reason
 
     def health(self) -> PollerHealth:
-        """What was seen of the platform since this was asked last."""
+        """The health of the platform since the last call."""
         answered, self.unreported_answer = self.unreported_answer, False
         return PollerHealth(answered=answered, problem=self.problem)

@@ -1,4 +1,4 @@
-"""Receives messages: each is stored, with its turn and the cursor, before the platform hears of it."""
+"""Receives messages: each is stored, with its turn and the cursor, before it is confirmed to the platform."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -44,8 +44,8 @@ class MessageInbox:
         self._admission = Admission(tasks, platform)
         self._commands, self._chat_tasks = CommandReplies(tasks, self._admission), ChatTasks(tasks, notices)
         self._presses = ButtonPresses(tasks, platform, self._admission, notices)
-        # Everything before `read` is stored or concerns nobody here. The store's cursor may be behind: what concerns
-        # nobody is not written down.
+        # Everything before `read` is stored or ignored. The store's cursor may be behind: ignored entries are not
+        # written down.
         self._read = tasks.proof.cursor
         self._ignored = 0
 
@@ -172,7 +172,7 @@ class MessageInbox:
     # --- commands ---------------------------------------------------------------------------------------------------
 
     async def _obey(self, update: Update, message: IncomingMessage, parsed: ParsedMessage) -> None:
-        """Run a command in the transaction that receives it. It runs once, whatever is received again."""
+        """Run a command in the transaction that receives it. It runs once, however often the message is received."""
         request = CommandRequest(message=message, address=self._address(message), words=parsed.text)
         try:
             task = await self._task(parsed.command, request)
@@ -201,7 +201,7 @@ class MessageInbox:
         return None
 
     async def _refuse(self, update: Update, message: IncomingMessage, error: BackstayError) -> None:
-        """Store that the message was received, and tell the person why it is not answered."""
+        """Store that the message was received, and send the person the reason why it is not answered."""
         said = reply(message, NoticeText(problem_text(error)))
         await self._store(update, message, constant(self._proof.owner, said))
 

@@ -1,4 +1,4 @@
-"""The interface of a chat platform: what a gateway needs of it."""
+"""The interface of a chat platform to a gateway."""
 
 from collections.abc import Sequence
 from typing import Literal, Protocol
@@ -102,7 +102,7 @@ class Button(msgspec.Struct, frozen=True, kw_only=True):
     """A button under a message.
 
     Attributes:
-        id: What the platform returns when it is pressed: at most 64 bytes.
+        id: The text that the platform returns when it is pressed: at most 64 bytes.
         label: What people read.
     """
 
@@ -118,7 +118,7 @@ class ButtonPress(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: The platform's id of the press.
-        button: The id that the button is said to have.
+        button: The claimed id of the button.
         place: The chat of the message.
         message: The platform's id of the message with the button; None if the platform does not say it any more.
         sender: The platform's id of the person.
@@ -173,7 +173,7 @@ class PlaceMoved(SendRefused):
 
 
 class SendDeferred(Exception):
-    """The platform has certainly not done what was asked, and may do it later: after `seconds`, if it says so."""
+    """The platform has certainly not executed the request, and may do so later: after `seconds`, if it names them."""
 
     def __init__(self, reason: str, seconds: float | None = None) -> None:
         super().__init__(reason)
@@ -181,7 +181,7 @@ class SendDeferred(Exception):
 
 
 class SendUncertain(Exception):
-    """The connection was lost: the platform may have done what was asked."""
+    """The connection was lost: the platform may have executed the request."""
 
 
 class Platform(Protocol):
@@ -204,8 +204,8 @@ class Platform(Protocol):
     async def receive(self, cursor: str) -> Sequence[Update]:
         """The entries after a cursor, oldest first; waits a while for the first. The empty cursor is the beginning.
 
-        So the first call after a start catches up with what was written meanwhile. Only this call tells the platform
-        that everything up to the cursor is stored.
+        So the first call after a start catches up with what was written meanwhile. Only this call confirms to the
+        platform that everything up to the cursor is stored.
         """
         ...
 
@@ -240,7 +240,7 @@ class Platform(Protocol):
             place: Where.
             text: The text, in Markdown.
             number: Distinguishes the previews of a chat; more than 0.
-            message: What the last call for this preview returned; None at first.
+            message: The result of the last call for this preview; None at first.
 
         Returns:
             The id of the message that shows it, which has to be removed; None if the preview disappears by itself.
@@ -248,7 +248,7 @@ class Platform(Protocol):
         ...
 
     async def answer(self, press: str, text: str) -> None:
-        """Tell the person who pressed a button, and nobody else."""
+        """Show a text only to the person who pressed a button."""
         ...
 
     async def offer(self, commands: Sequence[OfferedCommand]) -> None:

@@ -21,12 +21,12 @@ Work = Callable[[], Coroutine[object, object, None]]
 _STOPPING_SECONDS = 5.0
 # The longest pause between two attempts, in seconds.
 _LONGEST_PAUSE = 60.0
-# What a later attempt may overcome. Another poller's lease is not among them.
+# Errors after which a later attempt may succeed. Another poller's lease is not among them.
 _PASSING = (StoreError, SendDeferred, SendRefused, SendUncertain, OSError)
 
 
 class PollerTasks:
-    """What the tasks of one poller share: the app, the proof, the options, the status, and their group."""
+    """The shared objects of one poller's tasks: the app, the proof, the options, the status, and their group."""
 
     def __init__(
         self,
@@ -58,14 +58,14 @@ class PollerTasks:
             self.start(name, following)
 
     async def complete(self, work: "Coroutine[object, object, T] | asyncio.Task[T]") -> T:
-        """Run this to its end, even if the caller is cancelled: what was sent gets its receipt."""
+        """Run this to its end, even if the caller is cancelled: a sent part gets its receipt."""
         task = asyncio.ensure_future(work)
         self._unfinished.add(task)
         task.add_done_callback(self._unfinished.discard)
         return await asyncio.shield(task)
 
     async def settle(self) -> None:
-        """Wait for what must be completed, for a while. What is left then is in doubt for the next poller."""
+        """Wait for the tasks that must be completed, for a while. The rest is in doubt for the next poller."""
         if self._unfinished:
             _, late = await asyncio.wait(self._unfinished, timeout=_STOPPING_SECONDS)
             for task in late:
@@ -73,7 +73,7 @@ class PollerTasks:
             await asyncio.gather(*late, return_exceptions=True)
 
     async def persist(self, what: str, attempt: Callable[[], Awaitable[bool]]) -> None:
-        """Attempt this until it returns True. A passing failure is logged once, and attempted again ever later.
+        """Attempt this until it returns True. A passing failure is logged once, and retried after growing pauses.
 
         Raises:
             LeaseLost: Another worker polls now.

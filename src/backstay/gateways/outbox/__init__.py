@@ -1,1 +1,1 @@
-"""Sends to chats: the ends of turns under receipts, and previews of what is being written."""
+"""Sends to chats: the ends of turns under receipts, and previews of unfinished answers."""

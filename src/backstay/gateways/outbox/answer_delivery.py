@@ -1,4 +1,4 @@
-"""Sends the ends of turns: what is due is found in the feed, and each part is sent under a receipt."""
+"""Sends the ends of turns: the feed shows which are due, and each part is sent under a receipt."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -58,7 +58,7 @@ class AnswerDelivery:
         self.ready = asyncio.Event()
 
     async def run(self) -> None:
-        """Send what is due now, and then whatever becomes due."""
+        """Send the due answers, now and as they become due."""
         await self._tasks.persist("reading the feed", self._begin)
         self.ready.set()
         with self._app.subscribe((), everything=True) as subscription:

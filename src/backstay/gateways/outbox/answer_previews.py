@@ -50,7 +50,7 @@ class AnswerPreviews:
         self._requests = asyncio.Semaphore(_MOST_REQUESTS)
 
     async def resume(self) -> None:
-        """Remove what an earlier poller left, and show the answers that are being written."""
+        """Remove the previews of an earlier poller, and show the answers that are being written."""
         owner, gateway = self._proof.owner, self._proof.name
         for delivery in await self._app.run(gateway_commands.deliveries_with_preview(gateway, owner=owner)):
             if delivery.preview is not None:
@@ -132,7 +132,7 @@ class AnswerPreviews:
         except SendRefused:
             preview.stopped = True
         except SendUncertain:
-            # If the first one has arrived, nobody can remove it. Another one would make it two.
+            # If the first one has arrived, its id is unknown and it cannot be removed. Another one would make it two.
             preview.stopped = self._platform.pace(preview.place).lasts is None and preview.message is None
         else:
             if shown is not None and shown != preview.message:

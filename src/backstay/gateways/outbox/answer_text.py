@@ -1,4 +1,4 @@
-"""What is sent for the end of a turn. It follows from the turn alone, so it is the same at every attempt."""
+"""The answer that is sent for the end of a turn. It follows from the turn alone, so every attempt sends the same."""
 
 from collections import Counter
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from backstay.model.content import Attachment, Part, Text, ToolCall, ToolResult,
 from backstay.model.gateways.delivery import Ending
 from backstay.model.turn import Cancelled, Completed, Failed, Interrupted, Outcome
 
-# What stands before a part that may have arrived already.
+# The line before a part that may have arrived already.
 MARK = "↻ *sent again, the first one may have arrived*\n"
 CONTINUED = "⚠️ interrupted, and continued below"
 # A line that names more tools would not be compact.
@@ -51,7 +51,7 @@ def has_content(ending: Ending) -> bool:
 
 
 def answer_of(ending: Ending, most_file_bytes: int, *, continued: bool = False) -> ChatAnswer:
-    """What is sent for an ended turn.
+    """The answer that is sent for an ended turn.
 
     Args:
         ending: The end of the turn.
@@ -59,7 +59,7 @@ def answer_of(ending: Ending, most_file_bytes: int, *, continued: bool = False) 
         continued: Whether the interrupted turn was continued, and that answer follows.
 
     Returns:
-        What the agent wrote, how the turn ended unless it was completed, its tools, and its files.
+        The text of the agent, the outcome of the turn unless it was completed, its tools, and its files.
     """
     said = [message for message in ending.messages if message.role in ("assistant", "tool")]
     parts = [part for message in said for part in message.parts]
@@ -99,7 +99,7 @@ def _too_large(file: Attachment) -> str:
 def _note(ending: Ending, *, shows: bool) -> str:
     match ending.outcome:
         case Completed():
-            # Somebody asked and waits. Messages that a program recorded were not asked for.
+            # A person waits for this answer, but not for messages that a program recorded.
             return "" if ending.agent is None or shows else "✓ done, without a text"
         case Cancelled():
             return "⏹ stopped"

@@ -1,4 +1,4 @@
-"""Chats that got another id, and topics that are gone: what is sent to one place is sent to another from then on."""
+"""Chats that got another id, and topics that are gone: answers to one place are sent to another from then on."""
 
 from backstay.gateways.platform import ChatPlace
 from backstay.model.gateways.gateway import OpenGateway

@@ -1,4 +1,4 @@
-"""The text of an unfinished answer: what is written so far, and the tools that run."""
+"""The text of an unfinished answer: the text so far, and the running tools."""
 
 from backstay.gateways.outbox.answer_text import tool_name
 from backstay.gateways.outbox.text_limits import fence_at, piece, units

@@ -14,7 +14,7 @@ def without_tokens(text: str) -> str:
 
 
 def hide_tokens_in_logs() -> None:
-    """Remove tokens from what the HTTP client logs, in any program. Calling it again changes nothing."""
+    """Remove tokens from the logs of the HTTP client, in any program. Calling it again changes nothing."""
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_hide)
 

@@ -50,7 +50,7 @@ async def translated(request: Callable[[], Awaitable[T]]) -> T:
     except Conflict as error:
         raise SendDeferred(_conflict(error.message)) from None
     except InvalidToken:
-        # A new token may be set any time. What waits to be sent is not given up because of the old one.
+        # A new token may be set any time. Waiting answers are not given up because of the old one.
         raise SendDeferred(TOKEN_REFUSED) from None
     except Forbidden as error:
         raise ChatGone(without_tokens(error.message)) from None

@@ -43,8 +43,8 @@ class TelegramSender:
     """The outgoing half of a bot.
 
     Args:
-        bot: Sends what must arrive.
-        hasty: The same bot without a rate limiter, for what may be lost.
+        bot: Sends messages that must arrive.
+        hasty: The same bot without a rate limiter, for previews, which may be lost.
     """
 
     # Telegram's limit, less a line that the gateway may add.
@@ -77,7 +77,7 @@ class TelegramSender:
         return _name(await _readable(place, text, send))
 
     async def send_file(self, place: ChatPlace, file: OutgoingFile, note: str) -> str:
-        """Send a file as what it is; as a document, if Telegram or the person wants it only as that."""
+        """Send a file as its own kind; as a document, if Telegram or the person accepts it only so."""
         # In a thread: the library reads the types of files from the disk.
         upload = await asyncio.to_thread(InputFile, file.data, file.name)
         where, bot = _where(place), self._bot

@@ -19,7 +19,8 @@ class GatewayInfo(msgspec.Struct, frozen=True, kw_only=True):
         is_polled: Whether the holder's lease has not run out.
         answered_at: When the platform last answered a request for messages; None: never.
         problem: Why the platform gives no messages; empty: it does.
-        pairing_until: Until when codes are given to people although somebody was let in already; None: they are not.
+        pairing_until: The end of an invitation, during which codes are given although a person was admitted already;
+            None: there is none.
     """
 
     owner: str

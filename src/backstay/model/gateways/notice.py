@@ -1,4 +1,4 @@
-"""Notices: what a gateway itself says in a chat, beside the answers of agents, and the buttons under it."""
+"""Notices: the messages of a gateway itself in a chat, beside the answers of agents, and the buttons under them."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from backstay.model.turn import Approval, IfBusy, TurnState
 
 NoticeKind = Literal["reply", "busy", "approval", "task"]
 NoticeState = Literal["waiting", "sending", "sent", "failed", "unknown"]
-# What a person may decide: nothing, the calls of their own questions, also those of nobody's question, or every call.
+# The calls that a person may decide on: none, those of their own questions, also those of no person, or every call.
 Rights = Literal["none", "own", "private", "all"]
 
 
@@ -35,7 +35,7 @@ class ChooseAgent(msgspec.Struct, frozen=True, tag="choose_agent"):
 
 
 class ChooseBusy(msgspec.Struct, frozen=True, tag="choose_busy"):
-    """Set what happens to messages while a turn runs."""
+    """Set the policy for messages while a turn runs."""
 
     if_busy: IfBusy
     done: str
@@ -49,7 +49,7 @@ ButtonAction = DecideCall | ShowSession | ChooseAgent | ChooseBusy | WithdrawTur
 
 
 class NewButton(msgspec.Struct, frozen=True):
-    """A button to be: what people read, and what a press does."""
+    """A new button: its label, and the action of a press."""
 
     label: str
     action: ButtonAction
@@ -63,7 +63,7 @@ class NoticeText(msgspec.Struct, frozen=True):
 
 
 class StoredButton(msgspec.Struct, frozen=True):
-    """A button under a notice: its secret id, and what people read."""
+    """A button under a notice: its secret id, and its label."""
 
     id: str
     label: str
@@ -81,11 +81,11 @@ class NewNotice(msgspec.Struct, frozen=True, kw_only=True):
     """A notice to be.
 
     Attributes:
-        name: What it is about: a notice of this name is added once.
+        name: Its subject: a notice of this name is added once.
         destination: Where it is shown.
         kind: A reply to a command, the state of a waiting message, a question for approval, or a task of the gateway.
         content: Its text and buttons.
-        person: The platform's id of the person that it answers; None: nobody in particular.
+        person: The platform's id of the person that it answers; None: no particular person.
         turn: The turn that it is about.
         call: The tool call that it asks about.
         phase: The state that its text tells.
@@ -108,9 +108,9 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: Its id.
-        name: What it is about.
+        name: Its subject.
         destination: Where it is shown.
-        kind: What it is.
+        kind: Its kind, as in `NewNotice`.
         person: The person that it answers.
         turn: The turn that it is about.
         call: The tool call that it asks about.
@@ -120,7 +120,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
         version: Grows with every change of text or buttons.
         shown: The version that the chat shows; 0: none.
         state: How far its first sending is.
-        repeated: Whether it was sent again after nobody knew whether it had arrived.
+        repeated: Whether it was sent again after an attempt whose result is unknown.
         platform_id: The platform's id of the message; None before it is known.
         final: Whether it never changes again: it is dropped once it is shown.
         at: When it was added, in milliseconds since 1970 (UTC).
@@ -146,7 +146,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatchedNotice(msgspec.Struct, frozen=True, kw_only=True):
-    """A notice that may still change, beside what it is about.
+    """A notice that may still change, with the state of its subject.
 
     Attributes:
         notice: The notice.
@@ -202,11 +202,11 @@ class Press(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: The platform's id of the press: it is received once.
-        button: The id that the button is said to have.
+        button: The claimed id of the button.
         message: The platform's id of the message under which it was.
         sender: The platform's id of the person.
         name: The name of the person, for other people.
-        rights: What the person may decide.
+        rights: The calls that the person may decide on.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Notifications: what a session tells other programs and devices, derived from an event of its log."""
+"""Notifications of a session for other programs and devices, derived from an event of its log."""
 
 from typing import Literal
 
@@ -16,10 +16,10 @@ PUSH = "push"
 
 
 class Notification(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing to tell. It follows from the event, the turn and the session, so it is the same at every attempt.
+    """One notification. It follows from the event, the turn and the session, so it is the same at every attempt.
 
     Attributes:
-        kind: What happened.
+        kind: The kind of the notification.
         session: The session.
         event: The number of the event.
         at: When it happened, in milliseconds since 1970 (UTC).
@@ -29,7 +29,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
         agent: The agent of the turn.
         request_id: The id of the request that submitted the turn.
         outcome: How the turn ended.
-        text: What the agent wrote, if the turn ended.
+        text: The text of the agent, if the turn ended.
         call: The tool call that waits for a person.
     """
 
@@ -72,8 +72,8 @@ class NextNotification(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         event: The event up to which the log was read; that of the notification, if there is one.
         notification: The notification; None: nothing of interest happened up to the event.
-        receipts: What was begun for it.
-        retried: Whether it was given up before: only the receivers for whom it was are told again.
+        receipts: The receipts of its attempts so far.
+        retried: Whether it was given up before: then only the receivers that missed it get it again.
     """
 
     event: int

@@ -1,4 +1,4 @@
-"""Settings of webhooks: requests of other programs, and URLs that are told what happened."""
+"""Settings of webhooks: requests of other programs, and URLs that receive notifications."""
 
 import re
 from typing import Literal
@@ -54,15 +54,15 @@ class IncomingWebhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class OutgoingWebhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A URL that is told what happens in the sessions of an owner, by signed requests.
+    """A URL that receives the notifications of an owner's sessions, by signed requests.
 
     Args:
         url: The URL. Redirects are not followed.
         secret_file: The file with the secret; with several lines, each request has a signature by each of them.
         secret_env: The environment variable with the secret.
         owner: The owner of the sessions; empty: that of the server.
-        events: What is told: `turn_ended`, `approval_wanted`, `session_changed`.
-        text: Whether requests contain what the agent wrote, and the arguments of tool calls.
+        events: The kinds of notifications: `turn_ended`, `approval_wanted`, `session_changed`.
+        text: Whether requests contain the text of the agent, and the arguments of tool calls.
         retry_seconds: The pause before the second attempt; each further one is twice as long, up to five minutes.
         give_up_seconds: A request that could not be delivered for so long is given up.
     """
@@ -82,7 +82,7 @@ class Webhooks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     Args:
         incoming: Requests that are received; `webhooks.in` in the file.
-        out: URLs that are told what happens.
+        out: URLs that receive notifications.
 
     Raises:
         ConfigError: A name or a value is not valid.
@@ -105,7 +105,7 @@ class Webhooks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def shown_url(url: str) -> str:
-    """The scheme and the host of a URL: what follows may be secret."""
+    """The scheme and the host of a URL: the rest may be secret."""
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port is not None else ""
     return f"{parts.scheme}://{parts.hostname}{port}/…"

@@ -1,4 +1,4 @@
-"""The outbox of notifications: finds what happened in the feed of an owner, and sends it under receipts.
+"""The outbox of notifications: derives them from the feed of an owner, and sends them under receipts.
 
 One process sends, under the lease of a gateway; the others wait and take over. Notifications about one session are sent
 in order. One that cannot be sent holds up only those about its session, until it is given up.
@@ -23,7 +23,7 @@ log = logging.getLogger("backstay.notifications")
 
 # So many requests are sent at once, and so many sessions wait for their next attempt in memory; the rest stays due.
 _MOST_SENDING, _MOST_SESSIONS = 8, 500
-# Between two reads of the feed, in seconds. A running turn commits often, and most of its events concern nobody here.
+# Between two reads of the feed, in seconds. A running turn commits often, and most of its events cause no notification.
 _PACE = 0.1
 # How long a request under way may take when the outbox stops, in seconds.
 _STOPPING_SECONDS = 5.0
@@ -39,7 +39,7 @@ class NotificationOutbox:
         self._first: OpenGateway | None = None
 
     async def begin(self) -> None:
-        """Store where a new outbox begins in the feed: with what happens from now on. Do this before there is work."""
+        """Store the present end of the feed as the start of a new outbox. Do this before there is work."""
         self._first = await self._try_to_send()
 
     async def run(self) -> None:
@@ -100,7 +100,7 @@ class _Sending:
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Send what is due, and whatever becomes due."""
+        """Send the due notifications, now and as they become due."""
         try:
             async with asyncio.TaskGroup() as group:
                 with self._app.subscribe((), everything=True) as subscription:
@@ -164,7 +164,7 @@ class _Sending:
             try:
                 pause = await self._tell_next(delivery)
             except NotFound:
-                # The session was deleted, and its delivery with it. Its tombstone is told by another one.
+                # The session was deleted, and its delivery with it. Another delivery sends its tombstone.
                 return
             except StoreError:
                 pause = self._policy.first
@@ -198,7 +198,7 @@ class _Sending:
             work = asyncio.create_task(self._request(delivery, notification, receiver))
             self._requests.add(work)
             work.add_done_callback(self._requests.discard)
-            # What was sent gets its receipt, also if this is cancelled.
+            # A sent notification gets its receipt, also if this is cancelled.
             return await asyncio.shield(work)
 
     async def _request(self, delivery: Delivery, notification: Notification, receiver: int) -> float:
@@ -222,7 +222,7 @@ class _Sending:
         return max(self._policy.pause(stored.attempts), min(asked or 0.0, _LONGEST_ASKED))
 
     async def _finish_requests(self) -> None:
-        """Wait for requests under way, for a while. What is left then is sent again by the next process."""
+        """Wait for requests under way, for a while. The next process sends the rest again."""
         if self._requests:
             _, late = await asyncio.wait(self._requests, timeout=_STOPPING_SECONDS)
             for task in late:

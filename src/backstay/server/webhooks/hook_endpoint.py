@@ -1,7 +1,7 @@
 """`POST /hooks/NAME`: accepts a signed message of another program.
 
-The order matters: size, then signature, then time, and only then the body and the store. Whoever cannot sign a request
-learns nothing, not even which names exist, and costs no read of the database.
+The order matters: size, then signature, then time, and only then the body and the store. An unsigned request reveals
+nothing, not even which names exist, and costs no read of the database.
 """
 
 from collections.abc import Mapping

@@ -55,7 +55,7 @@ class IncomingHook:
                 401,
                 "stale",
                 f"the request was signed more than {self.hook.replay_seconds:g} seconds before or after now",
-                hint="Sign each attempt anew, and check the clocks of both machines.",
+                hint="Sign each attempt again, and check the clocks of both machines.",
             )
         return signed
 
@@ -99,7 +99,7 @@ class IncomingHook:
             raise invalid(f"the value of {self.hook.conversation!r} cannot name a conversation: {error}") from error
 
     def _key(self, signed: SignedRequest, document: Any, body: bytes) -> str:  # Any: any JSON
-        """What is the same whenever the request is repeated. Only signed values count: a header may be forged."""
+        """The key of the request, the same for each repetition. Only signed values count: a header may be forged."""
         if self._id is not None:
             key = self._value(self._id, self.hook.id, document)
         elif signed.id is not None:
@@ -127,14 +127,14 @@ def _plain(body: bytes) -> str:
 
 
 def unsigned() -> Refused:
-    """The signature is missing or wrong, or there is no such webhook: nobody learns which."""
+    """The error for a missing or wrong signature, or an unknown webhook: it does not reveal which."""
     return Refused(
         401, "signature", "the signature is not valid", hint="Sign the request with the secret of the webhook."
     )
 
 
 def stand_in() -> IncomingHook:
-    """A webhook that nobody can sign for: an unknown name costs as much time as a known one."""
+    """A webhook without a known secret: an unknown name costs as much time as a known one."""
     return IncomingHook("", IncomingWebhook(), (secrets.token_bytes(32),))
 
 

@@ -34,7 +34,7 @@ class OutgoingHookInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HookTest(msgspec.Struct, frozen=True, kw_only=True):
-    """What the receiver answered to a test."""
+    """The answer of the receiver to a test."""
 
     accepted: bool
     answer: str
@@ -72,7 +72,7 @@ class OutgoingHooks:
         return NotificationOutbox(app.owned_by(self._owner(hook)), WEBHOOK + name, sender, policy)
 
     async def infos(self, app: App, owner: str) -> tuple[OutgoingHookInfo, ...]:
-        """The webhooks that are told about the sessions of an owner."""
+        """The webhooks that receive the notifications of an owner."""
         found = []
         for name, (hook, _) in self._hooks.items():
             if self._owner(hook) == owner:
@@ -96,7 +96,7 @@ class OutgoingHooks:
         return await app.owned_by(owner).run(notification_commands.dead_letters(WEBHOOK + name, owner=owner))
 
     async def retry(self, app: App, owner: str, name: str, notification: str | None) -> int:
-        """Send again what was given up: one notification, or all. Returns how many."""
+        """Send abandoned notifications again: one, or all. Returns how many."""
         self._require(owner, name)
         session, event = (None, None) if notification is None else parse_notification_id(notification)
         return await app.owned_by(owner).run(

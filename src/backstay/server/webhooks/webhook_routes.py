@@ -1,4 +1,4 @@
-"""Webhook operations: list them, test one, list what could not be delivered and send it again."""
+"""Webhook operations: list them, test one, list abandoned notifications and send them again."""
 
 from typing import Annotated
 
@@ -33,7 +33,7 @@ class DeadLetterList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WantedRetry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Send again what was given up: the notification with this id, or all."""
+    """Send abandoned notifications again: the one with this id, or all."""
 
     notification: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
 
@@ -57,13 +57,13 @@ async def list_webhooks(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
 
 
 async def read_failed(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
-    """List what could not be delivered to an outgoing webhook."""
+    """List the abandoned notifications of an outgoing webhook."""
     found = await call.service.webhooks.failed(call.service.app, call.owner, call.named("webhook"))
     return ApiResponse(value=DeadLetterList(failed=found))
 
 
 async def retry_webhook(call: ApiRequest[WantedRetry, NoInput]) -> ApiResponse:
-    """Send again what was given up."""
+    """Send abandoned notifications again."""
     count = await call.service.webhooks.retry(
         call.service.app, call.owner, call.named("webhook"), call.body.notification
     )
@@ -90,7 +90,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="GET",
         path="/api/webhooks/{webhook}/failed",
         name="list_failed_webhook_notifications",
-        summary="List what could not be delivered to an outgoing webhook, newest first.",
+        summary="List the abandoned notifications of an outgoing webhook, newest first.",
         run=read_failed,
         body=NoInput,
         query=NoInput,
@@ -100,7 +100,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="POST",
         path="/api/webhooks/{webhook}/retry",
         name="retry_webhook",
-        summary="Send again what could not be delivered: one notification, or all.",
+        summary="Send abandoned notifications again: one, or all.",
         run=retry_webhook,
         body=WantedRetry,
         query=NoInput,

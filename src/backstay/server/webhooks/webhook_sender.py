@@ -37,7 +37,7 @@ class WebhookSender:
 
     @property
     def kinds(self) -> tuple[NotificationKind, ...]:
-        """The kinds of notifications that the URL is told."""
+        """The kinds of notifications that the URL receives."""
         return self._hook.events
 
     async def receivers(self, notification: Notification) -> Sequence[int]:
@@ -49,7 +49,7 @@ class WebhookSender:
         return await self.post(notification.id, notification_body(notification, self._name, with_text=self._hook.text))
 
     async def post(self, id: str, body: Json) -> tuple[PartResult, float | None]:
-        """Send a signed request once. Returns what became of it, and for how many seconds the receiver asks to wait."""
+        """Send a signed request once. Returns its result, and for how many seconds the receiver asks to wait."""
         content = msgspec.json.encode(body)
         headers = sign(self._secrets, id, self._clock.now() // 1000, content)
         headers |= {"content-type": "application/json", "user-agent": f"backstay/{version('backstay')}"}

@@ -36,7 +36,7 @@ def parse_secret(text: str) -> bytes:
     try:
         secret = base64.b64decode(text[6:], validate=True) if text.startswith("whsec_") else text.encode()
     except binascii.Error as error:
-        raise ValueError("what follows whsec_ is not base64") from error
+        raise ValueError("the text after whsec_ is not base64") from error
     if len(secret) < 16:
         raise ValueError("it has less than 16 bytes")
     return secret

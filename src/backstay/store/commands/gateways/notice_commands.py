@@ -61,7 +61,7 @@ def obey(gateway: OpenGateway, arrival: Arrival, *, cursor: str, action: Write[N
 
 
 def press(gateway: OpenGateway, made: Press, *, cursor: str) -> Write[Pressed]:
-    """Store a press of a button with the cursor, and do what the button says: once, for a person who may.
+    """Store a press of a button with the cursor, and execute its action once, if the person may.
 
     Args:
         gateway: The proof.
@@ -73,7 +73,7 @@ def press(gateway: OpenGateway, made: Press, *, cursor: str) -> Write[Pressed]:
 
     Raises:
         LeaseLost: Another worker polls.
-        NothingToDo: What the button would do is not possible any more.
+        NothingToDo: The action of the button is not possible any more.
         Conflict: The arguments of the call are not the ones that were shown.
         NotFound: The session was deleted.
     """
@@ -123,7 +123,7 @@ def ask(gateway: OpenGateway, question: NewNotice) -> Write[Notice | None]:
 def revise_notice(
     gateway: OpenGateway, notice: NoticeId, content: NoticeText, *, phase: str, final: bool
 ) -> Write[Notice | None]:
-    """Change what a notice says. None: it is gone.
+    """Change the text of a notice. None: it is gone.
 
     Args:
         gateway: The proof.
@@ -168,7 +168,7 @@ def begin_notice(gateway: OpenGateway, notice: NoticeId) -> Write[Notice | None]
 def finish_notice(
     gateway: OpenGateway, notice: Notice, result: PartResult, *, max_age_seconds: float = 86_400
 ) -> Write[Notice | None]:
-    """Store what became of the sending or the edit of a notice. None: nothing is left to show.
+    """Store the result of sending or editing a notice. None: nothing is left to show.
 
     Args:
         gateway: The proof.
@@ -194,7 +194,7 @@ def finish_notice(
 def due_notices(
     gateway: str, *, owner: str, after: NoticeId | None = None, limit: int = 100
 ) -> Read[tuple[Notice, ...]]:
-    """Read the notices that the chats do not show as they are.
+    """Read the notices whose latest version the chats do not show yet.
 
     Args:
         gateway: The name of the gateway.
@@ -215,7 +215,7 @@ def due_notices(
 
 
 def watched_notices(gateway: str, *, owner: str) -> Read[tuple[WatchedNotice, ...]]:
-    """Read the notices that may still change, beside what they are about.
+    """Read the notices that may still change, with the state of their subjects.
 
     Args:
         gateway: The name of the gateway.
@@ -349,7 +349,7 @@ def show_session(gateway: OpenGateway, address: Address, destination: str, sessi
         NotFound: The owner has no such session.
         SessionEnded: The session was ended.
         SessionExpired: The session has expired.
-        QuotaExceeded: The session has as many addresses as it may have.
+        QuotaExceeded: The owner has reached its limit of stored bytes.
     """
     where, here = check_session_id(session), check_address(address)
     return Write(

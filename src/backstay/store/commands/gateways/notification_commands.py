@@ -1,4 +1,4 @@
-"""Commands for notifications: what other programs and devices are told, and what could not be sent.
+"""Commands for notifications to other programs and devices, and for those that could not be sent.
 
 A sender of notifications is a gateway: it is opened, renewed and closed with `gateway_commands`, and parts are begun
 and finished with them, too.
@@ -24,7 +24,7 @@ from backstay.store.verbs.gateways import notifications
 
 
 def begin_notifications(gateway: OpenGateway) -> Write[OpenGateway]:
-    """Let a new sender begin with what happens from now on. One that was used before goes on where it stopped.
+    """Let a new sender begin at the present end of the feed. One that was used before continues where it stopped.
 
     Args:
         gateway: The proof.
@@ -94,7 +94,7 @@ def next_notification(
         owner: Its owner.
 
     Returns:
-        The notification, and the receipts of what was begun for it.
+        The notification, and the receipts of its attempts.
 
     Raises:
         NotFound: The sender has no such delivery.
@@ -160,7 +160,7 @@ def dead_letters(gateway: str, *, owner: str, limit: int = 100) -> Read[tuple[De
 
 
 def notification_backlog(gateway: str, *, owner: str) -> Read[NotificationBacklog]:
-    """Count what a sender still has to send, and what it gave up.
+    """Count the notifications that a sender still has to send, and those that it gave up.
 
     Args:
         gateway: The name of the sender.
@@ -180,7 +180,7 @@ def notification_backlog(gateway: str, *, owner: str) -> Read[NotificationBacklo
 def retry_notifications(
     gateway: str, *, owner: str, session: SessionId | None = None, event: int | None = None
 ) -> Write[int]:
-    """Send again what a sender gave up. It is sent under the same id.
+    """Send the notifications again that a sender gave up, under the same ids.
 
     Args:
         gateway: The name of the sender.

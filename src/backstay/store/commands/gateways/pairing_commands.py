@@ -13,7 +13,7 @@ _MOST_NAME_BYTES = 1 << 10
 
 
 def gateway_people(gateway: str, *, owner: str) -> Read[tuple[GatewayPerson, ...]]:
-    """Read who was let in by a code, and who was given one.
+    """Read the people who were admitted by a code, and those who have one.
 
     Args:
         gateway: The name of the gateway.
@@ -30,13 +30,13 @@ def give_code(
 ) -> Write[GatewayPerson | None]:
     """Give a code to a person who may not write to the gateway yet. A person who has one keeps it.
 
-    Codes are given while nobody was let in, and after an invitation; to five people at once.
+    Codes are given before the first person is admitted, and after an invitation; to five people at once.
 
     Args:
         gateway: The proof.
         person: The platform's id of the person.
         name: The name that the person has on the platform.
-        code: A new code, which nobody can guess.
+        code: A new code that cannot be guessed.
         seconds: How long it is valid.
 
     Returns:
@@ -80,7 +80,7 @@ def confirm_code(gateway: str, code: str, *, owner: str) -> Write[GatewayPerson]
         The person.
 
     Raises:
-        NotFound: The owner has no such gateway, or it gave nobody this code, or the code has expired.
+        NotFound: The owner has no such gateway, or it gave no person this code, or the code has expired.
         QuotaExceeded: Too many people were let in.
     """
     return Write(
@@ -92,7 +92,7 @@ def confirm_code(gateway: str, code: str, *, owner: str) -> Write[GatewayPerson]
 
 
 def invite(gateway: str, *, owner: str, seconds: float = _INVITATION_SECONDS) -> Write[GatewayInfo]:
-    """Let the gateway give codes for a while, although somebody was let in already.
+    """Let the gateway give codes for a while, although a person was admitted already.
 
     Args:
         gateway: The name of the gateway.
@@ -114,7 +114,7 @@ def invite(gateway: str, *, owner: str, seconds: float = _INVITATION_SECONDS) ->
 
 
 def remove_person(gateway: str, person: str, *, owner: str) -> Write[GatewayPerson]:
-    """Let a person in no longer, or take back a code.
+    """Revoke the admission of a person, or a code.
 
     Args:
         gateway: The name of the gateway.

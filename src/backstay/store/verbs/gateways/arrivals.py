@@ -24,10 +24,10 @@ from backstay.store.verbs.turns import submission, turn_queue
 from backstay.store.verbs.turns.submission import TurnRequest
 from backstay.store.verbs.turns.turn_row import TURN, TurnRow
 
-# A turn is made of so many messages at most; the next one is gathered anew.
+# A turn is made of so many messages at most; the next one opens another gathering.
 MOST_GATHERED = 100
 
-# What a chat is told about an accepted message; None: nothing.
+# The notice for a chat about an accepted message; None: there is none.
 Acknowledge = Callable[[Accepted], NewNotice | None]
 
 
@@ -80,7 +80,7 @@ def receive(
 
 
 def move_cursor(tx: Transaction, proof: OpenGateway, cursor: str) -> None:
-    """Store the cursor alone, after messages that concern nobody."""
+    """Store the cursor alone, after messages that are ignored."""
     row = gateway_row.lock(tx, proof)
     row.cursor = check_text("the cursor", cursor, tx.limits.name_bytes)
     gateway_row.write(tx, row)

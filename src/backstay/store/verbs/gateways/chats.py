@@ -79,7 +79,7 @@ def fork_here(
 
 
 def mirrors(tx: Transaction, owner: str, gateway: str, destination: str) -> tuple[Delivery, ...]:
-    """What is shown in a chat."""
+    """The deliveries that a chat shows."""
     return deliveries.of_destination(tx, owner, gateway, destination)
 
 

@@ -124,7 +124,7 @@ _CONTINUED = Rows("continued_turn", TurnRow)
 
 
 def bind(tx: Transaction, proof: OpenGateway, destination: str, session: SessionId, cursor: int) -> Delivery:
-    """Send what follows the event `cursor` of the session to this destination, if that is not done already."""
+    """Send the events after `cursor` of the session to this destination, unless they are already."""
     found = _DELIVERY_TO.one(tx, owner=proof.owner, gateway=proof.name, destination=destination, session=session)
     if found is None:
         name = tx.ids.delivery()
@@ -149,7 +149,7 @@ def bind(tx: Transaction, proof: OpenGateway, destination: str, session: Session
 
 
 def follow(tx: Transaction, proof: OpenGateway, destination: str, session: SessionId) -> Delivery:
-    """Send what happens in a session from now on to this destination."""
+    """Send the answers of a session from now on to this destination."""
     gateway_row.lock(tx, proof)
     return bind(tx, proof, destination, session, find(tx, session, proof.owner).last_event)
 
@@ -204,7 +204,7 @@ def _move_addresses(tx: Transaction, owner: str, session: SessionId, old: str, n
         if not isinstance(address, ChatAddress) or address.chat != old:
             continue
         moved = msgspec.structs.replace(address, chat=new)
-        # Somebody may have written under the new id already: that session stays.
+        # A message may have arrived under the new id already: that session stays.
         if session_changes.ADDRESS.one(tx, owner=owner, key=bytes.fromhex(moved.key)) is None:
             session_changes.point(tx, moved, session, owner)
 
@@ -263,7 +263,7 @@ def leave_when_idle(tx: Transaction, proof: OpenGateway, destination: str, sessi
 
 
 def of_destination(tx: Transaction, owner: str, gateway: str, destination: str) -> tuple[Delivery, ...]:
-    """What a gateway sends to a destination."""
+    """The deliveries of a gateway to a destination."""
     return tuple(row.value() for row in _TO.all(tx, owner=owner, gateway=gateway, destination=destination))
 
 
@@ -407,7 +407,7 @@ def begin_part(tx: Transaction, proof: OpenGateway, which: PartName, characters:
 
 
 def finish_part(tx: Transaction, proof: OpenGateway, which: PartName, result: PartResult, max_age: int) -> Receipt:
-    """Store what became of a part. One that could not be sent for `max_age` milliseconds fails."""
+    """Store the result of a part. One that could not be sent for `max_age` milliseconds fails."""
     row = _lock_receipt(tx, proof, which)
     if row is None or row.state != "sending":
         raise Conflict(f"{which} is not being sent", hint="Begin it first.")
@@ -473,7 +473,7 @@ def _shortened(reason: str) -> str:
 
 
 def _locked(tx: Transaction, proof: OpenGateway, delivery: DeliveryId) -> DeliveryRow:
-    """The row of a delivery. The row of its gateway is locked, so nobody else changes it."""
+    """The row of a delivery. The row of its gateway is locked, so no other transaction changes it."""
     row = _DELIVERY.one(tx, delivery=delivery, owner=proof.owner, gateway=proof.name)
     if row is None:
         raise _missing(delivery, proof.owner)

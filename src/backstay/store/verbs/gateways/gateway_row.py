@@ -103,7 +103,7 @@ def open_gateway(tx: Transaction, owner: str, name: str) -> OpenGateway | None:
 
 
 def renew(tx: Transaction, proof: OpenGateway, health: PollerHealth) -> OpenGateway:
-    """Renew the lease of the poller, and store what it has seen of the platform."""
+    """Renew the lease of the poller, and store the health of the platform."""
     row = lock(tx, proof)
     row.problem = health.problem
     if health.answered:
@@ -139,7 +139,7 @@ def lock(tx: Transaction, proof: OpenGateway) -> GatewayRow:
 
 
 def lock_any(tx: Transaction, owner: str, name: str) -> None:
-    """Lock the row for somebody who is not its poller: the poller waits until this write is done."""
+    """Lock the row for a caller other than its poller: the poller waits until this write is done."""
     if _ROW.one(tx, owner=owner, name=name) is None:
         raise NotFound(f"no gateway {name!r} of {owner!r}")
 

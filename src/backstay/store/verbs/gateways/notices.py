@@ -1,6 +1,6 @@
 """Notices: messages of the gateway itself. Each is sent under a receipt, and edited while it changes.
 
-A press of a button is received like a message: once, in one transaction with what it does and with the cursor.
+A press of a button is received like a message: once, in one transaction with its action and with the cursor.
 """
 
 import os
@@ -113,7 +113,7 @@ class NoticeRow(msgspec.Struct):
 
 
 class _WatchedRow(NoticeRow, kw_only=True):
-    """The row of a notice, beside what it is about."""
+    """The row of a notice, with the state of its subject."""
 
     turn_state: TurnState | None
     taken_by: TurnId | None
@@ -234,7 +234,7 @@ def ask(tx: Transaction, proof: OpenGateway, new: NewNotice) -> Notice | None:
 def revise(
     tx: Transaction, proof: OpenGateway, notice: NoticeId, content: NoticeText, phase: str, *, final: bool
 ) -> Notice | None:
-    """Change what a notice says. None: it is gone, and nothing is left to show."""
+    """Change the text of a notice. None: it is gone, and nothing is left to show."""
     gateway_row.lock(tx, proof)
     row = _NOTICE.one(tx, notice=notice, owner=proof.owner, gateway=proof.name)
     if row is None:
@@ -262,7 +262,7 @@ def begin(tx: Transaction, proof: OpenGateway, notice: NoticeId) -> Notice | Non
 
 
 def finish(tx: Transaction, proof: OpenGateway, sent: Notice, result: PartResult, max_age: int) -> Notice | None:
-    """Store what became of a sending or an edit. None: the notice was dropped, because nothing is left to show."""
+    """Store the result of a sending or an edit. None: the notice was dropped, because nothing is left to show."""
     gateway_row.lock(tx, proof)
     row, version = _NOTICE.one(tx, notice=sent.id, owner=proof.owner, gateway=proof.name), sent.version
     if row is None:
@@ -274,7 +274,7 @@ def finish(tx: Transaction, proof: OpenGateway, sent: Notice, result: PartResult
                 row.state, row.platform_id = "sent", check_text("the platform's id", platform_id, tx.limits.name_bytes)
             row.shown = max(row.shown, version)
         case PartRefused():
-            # A message that was deleted cannot be edited. That is the wish of a person.
+            # A message that a person deleted cannot be edited, and is not sent again.
             row.state, row.shown = ("sent" if row.platform_id else "failed"), version
         case PartDeferred() | PartUncertain():
             if row.platform_id is None:
@@ -289,12 +289,12 @@ def finish(tx: Transaction, proof: OpenGateway, sent: Notice, result: PartResult
 
 
 def due(tx: Transaction, owner: str, gateway: str, after: str, limit: int) -> tuple[Notice, ...]:
-    """The notices that the chats do not show as they are."""
+    """The notices whose latest version the chats do not show yet."""
     return tuple(row.value() for row in _DUE.all(tx, owner=owner, gateway=gateway, after=after, limit=limit))
 
 
 def watched(tx: Transaction, owner: str, gateway: str) -> tuple[WatchedNotice, ...]:
-    """The notices that may still change, beside what they are about."""
+    """The notices that may still change, with the state of their subjects."""
     return tuple(
         WatchedNotice(
             notice=row.value(),
@@ -443,7 +443,7 @@ def _arguments_of(tx: Transaction, owner: str, session: SessionId, turn: TurnId,
 
 
 def press(tx: Transaction, proof: OpenGateway, made: Press, cursor: str) -> Pressed:
-    """Store a press with the cursor, and do what its button says. It is done once, by somebody who may."""
+    """Store a press with the cursor, and execute the action of its button once, if the person may."""
     gateway = gateway_row.lock(tx, proof)
     gateway.cursor, gateway.received_at = check_text("the cursor", cursor, tx.limits.name_bytes), tx.now
     gateway_row.write(tx, gateway)

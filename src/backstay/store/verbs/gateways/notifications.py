@@ -1,4 +1,4 @@
-"""Notifications: what the sessions of an owner tell other programs and devices.
+"""Notifications of the sessions of an owner, for other programs and devices.
 
 A gateway that sends notifications has a delivery for each session in which something happened, with the same cursor and
 the same receipts as a chat. Nothing of a notification is stored: it follows from the event.
@@ -99,7 +99,7 @@ _ROW_OR_TOMBSTONE = Rows("session_row_or_tombstone", SessionRow)
 
 
 def begin(tx: Transaction, proof: OpenGateway) -> OpenGateway:
-    """Let a new gateway begin at the end of the feed. One that was used before goes on where it stopped."""
+    """Let a new gateway begin at the end of the feed. One that was used before continues where it stopped."""
     row = gateway_row.lock(tx, proof)
     if not row.cursor:
         row.cursor, row.feed = "feed", value(tx, "end_of_feed", owner=proof.owner, now=tx.now) or 0
@@ -108,7 +108,7 @@ def begin(tx: Transaction, proof: OpenGateway) -> OpenGateway:
 
 
 def skip_history(tx: Transaction, session: SessionId, owner: str, last_event: int) -> None:
-    """Tell nobody about the events of a session that was imported."""
+    """Send no notifications about the events of a session that was imported."""
     for gateway in gateway_row.of_owner(tx, owner):
         if gateway.name == PUSH or gateway.name.startswith(WEBHOOK):
             _add(tx, owner, gateway.name, session, last_event, due=0, closing=0)
@@ -228,7 +228,7 @@ def settle(tx: Transaction, proof: OpenGateway, delivery: DeliveryId, event: int
 
 
 def _notification(tx: Transaction, session: SessionId, owner: str, row: _NotableRow) -> Notification | None:
-    """The notification of an event; None: it concerns nobody."""
+    """The notification of an event; None: it has none."""
     body = decode_event(f"event {row.number} of {session}", row.format, row.body)
     about = _ROW_OR_TOMBSTONE.one(tx, session=session, owner=owner)
     title = None if about is None else about.title
@@ -311,7 +311,7 @@ def backlog(tx: Transaction, owner: str, gateway: str) -> NotificationBacklog:
 
 
 def retry(tx: Transaction, owner: str, gateway: str, session: SessionId | None, event: int | None) -> int:
-    """Send again what was given up: one notification, those of a session, or all. Returns how many."""
+    """Send abandoned notifications again: one, those of a session, or all. Returns how many."""
     gateway_row.lock_any(tx, owner, gateway)
     count = tx.changed("retry_receipts", owner=owner, gateway=gateway, session=session, event=event, now=tx.now)
     if count:

@@ -45,7 +45,7 @@ def confirm_code(tx: Transaction, owner: str, gateway: str, code: str) -> Gatewa
     found = next((one for one in known if one.code == code), None)
     if found is None:
         raise NotFound(
-            f"{gateway} has given nobody this code, or it has expired",
+            f"{gateway} has not given this code, or it has expired",
             hint="Write to the bot again: it answers with a code.",
         )
     if len(known) > MOST_PEOPLE:
@@ -57,7 +57,7 @@ def confirm_code(tx: Transaction, owner: str, gateway: str, code: str) -> Gatewa
 
 
 def invite(tx: Transaction, owner: str, gateway: str, lasts: int) -> GatewayInfo:
-    """Give codes for a while, although somebody was let in already."""
+    """Give codes for a while, although a person was admitted already."""
     row = gateway_row.named(tx, owner, gateway)
     row.pairing_until = tx.now + lasts
     gateway_row.write(tx, row)
@@ -65,7 +65,7 @@ def invite(tx: Transaction, owner: str, gateway: str, lasts: int) -> GatewayInfo
 
 
 def remove_person(tx: Transaction, owner: str, gateway: str, person: str) -> GatewayPerson:
-    """Let a person in no longer."""
+    """Revoke the admission of a person."""
     gateway_row.named(tx, owner, gateway)
     found = next((one for one in people(tx, owner, gateway) if one.person == person), None)
     if found is None:
