@@ -56,7 +56,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
         turns: The number of turns that ended, without compactions.
         activity: Grows by one with every submission and record, and with lookups by address at most once a second.
         created_at: When it was created.
-        active_at: When it was last used; lists are sorted by it.
+        active_at: When it was last used, to the second; lists are sorted by it.
         expires_at: When its time to live runs out; None if it has no limit.
         ended_at: When it ended or expired.
         metadata: Notes of programs, by name.
