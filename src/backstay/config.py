@@ -39,6 +39,9 @@ class TelegramSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     groups: Literal["mentioned", "all"] = "mentioned"
     members: Literal["shared", "own"] = "shared"
     gather_texts: bool = False
+    previews: bool = True
+    transcription_url: str = ""
+    transcription_model: str = "whisper-1"
     server: str = "https://api.telegram.org"
 
 
@@ -193,6 +196,10 @@ MEANINGS = {
     "gateways.telegram.groups": "Whether the bot answers messages of groups that mention it, or all that it receives.",
     "gateways.telegram.members": "Whether the members of a group share a session, or each has their own.",
     "gateways.telegram.gather_texts": "Whether texts that follow each other quickly become one turn.",
+    "gateways.telegram.previews": "Whether chats show answers while they are written.",
+    "gateways.telegram.transcription_url": "The address of an endpoint like OpenAI's that adds transcripts to audio "
+    "files, such as https://api.openai.com/v1. BACKSTAY_TRANSCRIPTION_KEY has its key.",
+    "gateways.telegram.transcription_model": "The model that transcribes.",
     "gateways.telegram.server": "The address of the Bot API; another one for a server of your own.",
 }
 
@@ -220,7 +227,9 @@ _MAY_BE_ZERO = frozenset(
 
 
 # Variables that are not settings: the settings file, the chat's server and token, a model server's and a bot's key.
-_OTHER_VARIABLES = frozenset(f"{PREFIX}{name}" for name in ("CONFIG", "SERVER", "TOKEN", "API_KEY", "TELEGRAM_TOKEN"))
+_OTHER_VARIABLES = frozenset(
+    f"{PREFIX}{name}" for name in ("CONFIG", "SERVER", "TOKEN", "API_KEY", "TELEGRAM_TOKEN", "TRANSCRIPTION_KEY")
+)
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
@@ -471,6 +480,11 @@ def _check_chats(telegram: TelegramSettings) -> None:
             )
     if "*" in allowed and len(allowed) > 1:
         raise ConfigError("gateways.telegram: * and others are allowed", hint="Write * alone, or no *.")
+    if telegram.transcription_url and not telegram.transcription_url.startswith(("https://", "http://")):
+        raise ConfigError(
+            f"gateways.telegram.transcription_url is {without_secrets(telegram.transcription_url)!r}",
+            hint="Write an address such as https://api.openai.com/v1.",
+        )
     if not telegram.server.startswith(("https://", "http://")):
         raise ConfigError(
             f"gateways.telegram.server is {without_secrets(telegram.server)!r}",

@@ -113,6 +113,7 @@ class FakeTelegram:
         thread: int | None = None,
         album: str | None = None,
         photo: str | None = None,
+        voice: str | None = None,
         number: int | None = None,
     ) -> str:
         """A person writes; returns the id of the message."""
@@ -125,7 +126,9 @@ class FakeTelegram:
                 "chat": {"id": chat, "type": kind, "title": "A group"},
                 "from": {"id": sender, "is_bot": False, "first_name": "Ann"},
             }
-            body["caption" if photo else "text"] = text
+            body["caption" if photo or voice else "text"] = text
+            if voice is not None:
+                body["voice"] = {"file_id": voice, "file_unique_id": voice, "duration": 3, "mime_type": "audio/ogg"}
             if thread is not None:
                 body |= {"message_thread_id": thread, "is_topic_message": True}
             if album is not None:
@@ -450,13 +453,19 @@ def fake_telegram(**options: Any) -> Iterator[FakeTelegram]:  # Any: the fields 
             Route("/file/bot{token}/{file}", fake.file),
         ]
     )
+    with served(app) as fake.url:
+        yield fake
+
+
+@contextmanager
+def served(app: Starlette) -> Iterator[str]:
+    """The address of an application that answers on a port of its own, in a thread."""
     listening = socket.create_server(("127.0.0.1", 0))
-    fake.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1, lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:
-        yield fake
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join(30)

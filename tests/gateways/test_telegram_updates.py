@@ -130,3 +130,18 @@ def _in_group(text: str) -> bool:
     (update,) = parse_updates([{"update_id": 1, "message": message}], 0, US)
     assert update.message is not None
     return update.message.to_us
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ({"sticker": {"emoji": "🦆"}}, "[sticker: 🦆]"),
+        ({"location": {"latitude": 47.37, "longitude": 8.54}}, "[location: 47.370000, 8.540000]"),
+        ({"voice": {"file_id": "v"}}, ""),
+        ({"dice": {"value": 3}}, None),
+    ],
+)
+def test_a_message_without_a_text_is_described(content: Json, text: str | None) -> None:
+    raw = [{"update_id": 5, "message": {"message_id": 1, "chat": CHAT, "from": PERSON} | content}]
+    (update,) = parse_updates(raw, 0, US)
+    assert (None if update.message is None else update.message.text) == text

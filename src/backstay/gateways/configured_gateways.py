@@ -7,6 +7,9 @@ from backstay.errors import ConfigError
 from backstay.gateways.gateway_options import GatewayOptions
 from backstay.gateways.gateway_service import GatewayService
 from backstay.gateways.telegram.bot_token import TOKEN_VARIABLE, account_of, find_token
+from backstay.gateways.transcription import Transcription
+
+TRANSCRIPTION_KEY = "BACKSTAY_TRANSCRIPTION_KEY"
 
 
 def configured_gateways(
@@ -59,12 +62,13 @@ def telegram_gateway(
     return GatewayService(
         f"telegram/{account_of(token)}",
         lambda: TelegramPlatform(_token(telegram, environment), server=server),
-        telegram_options(telegram),
+        telegram_options(telegram, environment.get(TRANSCRIPTION_KEY, "")),
     )
 
 
-def telegram_options(telegram: TelegramSettings) -> GatewayOptions:
+def telegram_options(telegram: TelegramSettings, transcription_key: str = "") -> GatewayOptions:
     """The options of a Telegram bot."""
+    url, model = telegram.transcription_url, telegram.transcription_model
     return GatewayOptions(
         allow=frozenset((*telegram.allow_users, *telegram.allow_chats)),
         pairing=telegram.pairing,
@@ -72,6 +76,8 @@ def telegram_options(telegram: TelegramSettings) -> GatewayOptions:
         groups=telegram.groups,
         members=telegram.members,
         gather_texts=telegram.gather_texts,
+        transcription=Transcription(url=url, model=model, key=transcription_key) if url else None,
+        previews=telegram.previews,
     )
 
 

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from backstay.errors import ConfigError
+from backstay.gateways.transcription import Transcription
 from backstay.model.turn import IfBusy
 
 
@@ -24,6 +25,7 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
         gather_texts: Whether texts that follow each other quickly become one turn, like albums.
         quiet: A gathering ends when no message has come for so many seconds.
         longest: A gathering ends after so many seconds, even without its files.
+        transcription: Adds transcripts to audio files; None: they are without.
         previews: Whether chats show answers while they are written.
         preview_seconds: Seconds between two changes of a preview; None: as the platform advises.
         max_age: A part of an answer that could not be sent for so many seconds is given up.
@@ -46,6 +48,7 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
     gather_texts: bool = False
     quiet: float = 1.5
     longest: float = 60.0
+    transcription: Transcription | None = None
     previews: bool = True
     preview_seconds: float | None = None
     max_age: float = 86_400.0

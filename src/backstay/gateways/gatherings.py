@@ -80,13 +80,15 @@ class Gatherings:
     async def _fetch(self, gathering: str, arrival: str, missing: MissingFiles) -> None:
         parts: list[Part] = [Text(missing.text)] if missing.text.strip() else []
         async with self._fetching:
-            parts += [await self._fetched(file) for file in missing.files]
+            for file in missing.files:
+                parts += await self._fetched(file)
         with suppress(NotFound, Conflict):
             await self._app.run(gateway_commands.fetched(self._proof, arrival, parts))
         if gathering in self._changed:
             self._changed[gathering].set()
 
-    async def _fetched(self, file: PlatformFile) -> Part:
+    async def _fetched(self, file: PlatformFile) -> list[Part]:
+        """The file, perhaps with its transcript. Both are stored at once: a message has one transcript, or none."""
         found: list[Part] = []
 
         async def fetch() -> bool:
@@ -95,7 +97,15 @@ class Gatherings:
                 found.append(await self._app.upload(data, name=file.name, media_type=file.media_type))
             except (SendRefused, Rejected, Conflict) as error:
                 found.append(Text(f"[{file.name} could not be fetched: {error}]"))
+            else:
+                found.extend(await self._transcript(file, data))
             return True
 
         await self._tasks.persist(f"fetching {file.name}", fetch)
-        return found[0]
+        return found
+
+    async def _transcript(self, file: PlatformFile, data: bytes) -> list[Part]:
+        if self._options.transcription is None:
+            return []
+        text = await self._options.transcription.transcript(file.name, file.media_type, data)
+        return [] if text is None else [Text(f"[transcript of {file.name}]\n{text}")]

@@ -49,6 +49,15 @@ class _File(msgspec.Struct, frozen=True):
     mime_type: str | None = None
 
 
+class _Sticker(msgspec.Struct, frozen=True):
+    emoji: str = ""
+
+
+class _Location(msgspec.Struct, frozen=True):
+    latitude: float
+    longitude: float
+
+
 class _Answered(msgspec.Struct, frozen=True, rename={"sender": "from"}):
     sender: _User | None = None
 
@@ -71,6 +80,9 @@ class _Message(msgspec.Struct, frozen=True, rename={"sender": "from"}):
     audio: _File | None = None
     video: _File | None = None
     voice: _File | None = None
+    video_note: _File | None = None
+    sticker: _Sticker | None = None
+    location: _Location | None = None
 
     @property
     def id(self) -> str:
@@ -134,7 +146,7 @@ def _parsed(cursor: str, entry: object, us: Account) -> Update:
 def _incoming(message: _Message, us: Account) -> IncomingMessage | None:
     if message.sender is None or message.sender.is_bot or message.chat.type == "channel":
         return None
-    text, files = _clean(message.text or message.caption or ""), tuple(_files_of(message))
+    text, files = _clean(message.text or message.caption or _described(message)), tuple(_files_of(message))
     if not (text.strip() or files):
         return None
     return IncomingMessage(
@@ -156,6 +168,13 @@ def _moved(message: _Message) -> tuple[ChatPlace, ChatPlace] | None:
         return None
     old, new = str(message.chat.id), str(message.migrate_to_chat_id)
     return ChatPlace(kind="group", chat=old), ChatPlace(kind="group", chat=new)
+
+
+def _described(message: _Message) -> str:
+    """What an agent can read of a message that has neither a text nor files."""
+    if message.location is not None:
+        return f"[location: {message.location.latitude:.6f}, {message.location.longitude:.6f}]"
+    return "" if message.sticker is None else f"[sticker: {message.sticker.emoji or 'without an emoji'}]"
 
 
 def _pressed(press: _Press) -> ButtonPress | None:
@@ -191,6 +210,7 @@ def _files_of(message: _Message) -> Iterator[PlatformFile]:
         (message.audio, f"audio-{number}.mp3", "audio/mpeg"),
         (message.video, f"video-{number}.mp4", "video/mp4"),
         (message.voice, f"voice-{number}.ogg", "audio/ogg"),
+        (message.video_note, f"video-{number}.mp4", "video/mp4"),
     ):
         if found is not None:
             yield PlatformFile(

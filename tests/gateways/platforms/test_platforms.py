@@ -9,7 +9,7 @@ import pytest
 from backstay.gateways.platform import ChatPlace
 from backstay.gateways.telegram.telegram_platform import TelegramPlatform
 from tests.gateways.fake_telegram import TOKEN, FakeTelegram, Fault, fake_telegram
-from tests.gateways.platform_contract import ChatService, PlatformContract, Trouble, Visible
+from tests.gateways.platforms.platform_contract import ChatService, PlatformContract, Trouble, Visible
 
 ANN, GROUP = 42, -100
 METHODS = {
