@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from backstay import open_store
@@ -31,8 +32,7 @@ OF_A_DATABASE = {
     "migrate",
     "move",
     "doctor",
-    "tokens",
-    "link",
+    "webhooks",
     "completion",
     "config",
 }
@@ -69,6 +69,8 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
     "release": (("{}",), ""),
     "at": (("2090-01-01 9:00", "--session", "{}", "tea?"), "sch_"),
     "every": (("day 9:00 UTC", "--session", "{}", "--json", "tea?"), '"to":"{}"'),
+    "tokens": (("list",), "NAME"),
+    "link": ((), "/login#"),
     "schedules": (("list", "--json"), '{"schedules":[]}'),
 }
 FAILING = {"compact", "resume", "retry"}
@@ -113,8 +115,6 @@ def prepared(server: RunningServer, folder: Path, words: str) -> dict[str, str]:
 
 def _wait_for(client: object, session: str, kind: str, turn: str) -> None:
     """Follow the session until the turn has an event of this kind."""
-    import httpx2  # noqa: PLC0415
-
     assert isinstance(client, httpx2.Client)
     with client.stream("GET", "/api/events", params={"sessions": session}) as response:
         for line in response.iter_lines():
@@ -166,6 +166,28 @@ def test_a_session_of_a_server_has_the_short_names_too(
         assert answer.code == 0, answer.err
     assert far(tmp_path, server, "show", shorten(session), "--json").json["session"]["id"] == session
     assert far(tmp_path, server, "show", "zzzzzzzz").code == 1
+
+
+def test_tokens_of_a_server_are_created_listed_and_revoked_for_the_owner_of_a_token(
+    shared: RunningServer, tmp_path: Path
+) -> None:
+    server = shared.for_somebody_new()
+    owner = server.owner
+
+    made = far(tmp_path, server, "tokens", "add", "robot", "--read-only", "--expires-in", "1h", "--json").json
+    listed = far(tmp_path, server, "tokens", "list", "--json").json["tokens"]
+    assert (made["token"]["owner"], made["token"]["access"]) == (server.owner, "read")
+    assert made["token"] in listed
+    assert {token["owner"] for token in listed} == {server.owner}
+    stranger = server.for_somebody_new()
+    assert far(tmp_path, stranger, "tokens", "revoke", made["token"]["id"]).code == 1
+    server.owner = owner
+    header = {"authorization": f"Bearer {made['secret']}"}
+    assert httpx2.get(f"{server.url}/api/me", headers=header).status_code == 200
+
+    assert far(tmp_path, server, "tokens", "revoke", "robot").code == 0
+    assert httpx2.get(f"{server.url}/api/me", headers=header).status_code == 401
+    assert far(tmp_path, server, "tokens", "list", "--owner", "anna").code == 2
 
 
 def test_show_prints_turns_outcomes_and_calls_that_may_have_run(shared: RunningServer, tmp_path: Path) -> None:

@@ -15,11 +15,12 @@ from backstay.model.content import Content
 from backstay.model.event import UNSEEN, Cursor, EventPage, FeedPage
 from backstay.model.history.chat_messages import MessageLike, input_parts, new_messages
 from backstay.model.history.snapshot import SessionBadge
-from backstay.model.ids import MessageId, SessionId, TurnId, UploadId, WindowId
+from backstay.model.ids import MessageId, SessionId, TokenId, TurnId, UploadId, WindowId
 from backstay.model.marks import Marks
 from backstay.model.message import MessagePage
 from backstay.model.search.results import SearchPage
 from backstay.model.session import Deleted, Resolved, SessionCursor, SessionFilter, SessionInfo, SessionPatch, Ttl
+from backstay.model.token import Token, TokenAccess
 from backstay.model.turn import SEND_DEFAULTS, IfBusy, Recorded, SendOptions, ToolCallRecord, TurnInfo, TurnState
 from backstay.model.window import Moved, Window
 
@@ -57,6 +58,25 @@ class SessionRows(msgspec.Struct, frozen=True, kw_only=True):
 
     sessions: tuple[SessionInfo, ...]
     next: str | None = None
+
+
+class TokenRows(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens."""
+
+    tokens: tuple[Token, ...]
+
+
+class NewSecret(msgspec.Struct, frozen=True, kw_only=True):
+    """A new token, and its secret."""
+
+    secret: str
+    token: Token
+
+
+class LinkPath(msgspec.Struct, frozen=True, kw_only=True):
+    """The path of a sign-in link."""
+
+    path: str
 
 
 class SessionBadgeRows(msgspec.Struct, frozen=True, kw_only=True):
@@ -358,6 +378,30 @@ def decide(
         answer=ToolCallRecord,
         body={"approved": approved, "arguments_hash": arguments_hash, "run_again": run_again},
     )
+
+
+# --- access -----------------------------------------------------------------------------------------------------------
+
+
+def tokens() -> ApiCall[TokenRows]:
+    """The valid tokens of the owner."""
+    return ApiCall(method="GET", path="api/tokens", answer=TokenRows)
+
+
+def create_token(name: str, access: TokenAccess, seconds: float | None) -> ApiCall[NewSecret]:
+    """Create a token of the same owner."""
+    body = {"name": name, "access": access, "expires_in": seconds}
+    return ApiCall(method="POST", path="api/tokens", answer=NewSecret, body=body)
+
+
+def revoke_token(token: TokenId) -> ApiCall[Token]:
+    """Revoke a token of the same owner."""
+    return ApiCall(method="DELETE", path=f"api/tokens/{_part(token)}", answer=Token)
+
+
+def make_link() -> ApiCall[LinkPath]:
+    """Create a link that signs in a browser of the same owner."""
+    return ApiCall(method="POST", path="api/links", answer=LinkPath)
 
 
 # --- history ----------------------------------------------------------------------------------------------------------

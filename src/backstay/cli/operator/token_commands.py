@@ -1,11 +1,11 @@
-"""`backstay tokens` and `backstay link`: access to the server, managed by anyone who can open the database."""
+"""`backstay tokens` and `backstay link`: access to a server, for those who can open its database or have a token."""
 
 import re
 from collections.abc import Sequence
 
 import click
 
-from backstay.cli.options import CommandOptions, store_options
+from backstay.cli.options import CommandOptions, session_options
 from backstay.cli.output import screen
 from backstay.errors import NotFound
 from backstay.model.token import Token, TokenAccess
@@ -18,6 +18,7 @@ Examples:
   backstay tokens add dashboard --read-only --expires-in 90d
   backstay tokens list
   backstay tokens revoke robot
+  backstay tokens list --server https://chat.example.org
 """
 ADD = """\b
 Examples:
@@ -63,22 +64,20 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 
 @click.group(epilog=EXAMPLES, short_help="Create, list and revoke the tokens of a server's clients.")
 def tokens() -> None:
-    """Create, list and revoke the tokens that authenticate programs to a server."""
+    """Create, list and revoke the tokens that authenticate programs to a server.
+
+    With --server, those of the owner of the token that is used.
+    """
 
 
 @tokens.command("add", epilog=ADD)
 @click.argument("name")
 @click.option("--read-only", is_flag=True, help="Allow the token to read everything and to change nothing.")
 @click.option("--expires-in", type=DURATION, help="How long it is valid: 90d, 12h, 30m, 45s. [default: forever]")
-@store_options
+@session_options
 def add(options: CommandOptions, *, name: str, read_only: bool, expires_in: float | None) -> None:
     """Create a token called NAME and print it. It is shown only once; the store keeps only its hash."""
-    from backstay.server.auth.authenticator import digest, new_secret  # noqa: PLC0415  # it loads the runtime
-
-    secret = new_secret()
-    with open_store(options.db) as store:
-        access: TokenAccess = "read" if read_only else "full"
-        made = store.add_token(owner=options.owner, name=name, hash=digest(secret), access=access, seconds=expires_in)
+    made, secret = _created(options, name, "read" if read_only else "full", expires_in)
     if options.json:
         screen.print_json({"token": made, "secret": secret})
     else:
@@ -86,15 +85,37 @@ def add(options: CommandOptions, *, name: str, read_only: bool, expires_in: floa
         screen.note(f"{made.id} was added for {made.owner!r}; `backstay tokens revoke {name}` revokes it.")
 
 
+def _created(options: CommandOptions, name: str, access: TokenAccess, seconds: float | None) -> tuple[Token, str]:
+    """Create a token, and return it with its secret."""
+    if options.server is not None:
+        from backstay.client import api_calls  # noqa: PLC0415  # a command on a database loads no HTTP client
+
+        with options.client() as client:
+            created = client.run(api_calls.create_token(name, access, seconds))
+        return created.token, created.secret
+    from backstay.server.auth.authenticator import digest, new_secret  # noqa: PLC0415  # it loads the runtime
+
+    secret = new_secret()
+    with open_store(options.db) as store:
+        made = store.add_token(owner=options.owner, name=name, hash=digest(secret), access=access, seconds=seconds)
+    return made, secret
+
+
 @tokens.command("list", epilog=LIST)
-@store_options
+@session_options
 def show(options: CommandOptions) -> None:
     """Show the tokens and signed-in browsers of all owners.
 
     With --owner, only those of one. The secrets are not shown: they are not stored.
     """
-    with options.database() as store:
-        found = store.tokens(owner=_named_owner(options))
+    if options.server is not None:
+        from backstay.client import api_calls  # noqa: PLC0415  # as above
+
+        with options.client() as client:
+            found = client.run(api_calls.tokens()).tokens
+    else:
+        with options.database() as store:
+            found = store.tokens(owner=_named_owner(options))
     if options.json:
         screen.print_json({"tokens": found})
     elif found:
@@ -111,13 +132,20 @@ def _row(one: Token) -> list[str]:
 
 
 @tokens.command("revoke", epilog=REVOKE)
-@click.argument("token", metavar="NAME|ID")
-@store_options
-def revoke(options: CommandOptions, *, token: str) -> None:
+@click.argument("name", metavar="NAME|ID")
+@session_options
+def revoke(options: CommandOptions, *, name: str) -> None:
     """Revoke a token on every server, at once. Without --owner, the token may be of any owner."""
-    with options.database() as store:
-        found = _only(token, store.tokens(owner=_named_owner(options)))
-        revoked = store.revoke_token(found.id, owner=found.owner)
+    if options.server is not None:
+        from backstay.client import api_calls  # noqa: PLC0415  # as above
+
+        with options.client() as client:
+            found = _only(name, client.run(api_calls.tokens()).tokens)
+            revoked = client.run(api_calls.revoke_token(found.id))
+    else:
+        with options.database() as store:
+            found = _only(name, store.tokens(owner=_named_owner(options)))
+            revoked = store.revoke_token(found.id, owner=found.owner)
     if options.json:
         screen.print_json({"revoked": revoked})
     else:
@@ -141,19 +169,30 @@ def _only(name: str, tokens: Sequence[Token]) -> Token:
 
 
 @click.command(epilog=LINK, short_help="Print a link that signs in one browser.")
-@store_options
+@session_options
 def link(options: CommandOptions) -> None:
     """Print a link that signs in one browser, once, within 15 minutes.
 
-    It leads to the server that last started with this database, or else to the address in the settings.
+    It leads to --server, or to the server that last started with this database, or else to the address in the settings.
     """
+    url = _link_of_database(options) if options.server is None else _link_of_server(options)
+    if options.json:
+        screen.print_json({"url": url})
+    else:
+        screen.print_line(url)
+
+
+def _link_of_server(options: CommandOptions) -> str:
+    from backstay.client import api_calls  # noqa: PLC0415  # as above
+
+    with options.client() as client:
+        return client.url.rstrip("/") + client.run(api_calls.make_link()).path
+
+
+def _link_of_database(options: CommandOptions) -> str:
     from backstay.server.auth.first_token import make_link, recorded_origins, token_path  # noqa: PLC0415  # as above
     from backstay.server.auth.server_urls import origins_of  # noqa: PLC0415
 
     with options.database() as store:
         origins = recorded_origins(token_path(options.settings)) or origins_of(options.settings, options.settings.port)
-        url = f"{origins[0]}/login#{make_link(store, options.owner)}"
-    if options.json:
-        screen.print_json({"url": url})
-    else:
-        screen.print_line(url)
+        return f"{origins[0]}/login#{make_link(store, options.owner)}"
