@@ -179,7 +179,7 @@ MEANINGS = {
     "search_languages": "Languages whose word forms a search also finds, such as english; only on PostgreSQL. Without "
     "any, the languages of the database stay as they are.",
     "compact_tokens": "The context size of the model: longer windows are compacted after a turn; 0: only on request.",
-    "webhooks": "Requests of other programs (webhooks.in.NAME), and URLs that are told what happened "
+    "webhooks": "Requests of other programs (webhooks.in.NAME), and URLs that receive notifications "
     "(webhooks.out.NAME): tables in the file, or JSON in the environment.",
     "demo": "Whether the scripted agent may crash the server on request, to demonstrate recovery; it restarts.",
     "debug": "Whether clients see the traceback of an agent that raises; only on a server for this machine alone.",
@@ -188,10 +188,10 @@ MEANINGS = {
     "log_level": "The lowest level that is logged: debug, info, warning or error.",
     "log_format": "The log format: json or text; auto is text on a terminal, otherwise json.",
     "gateways.telegram.token_file": "The file with the token of a Telegram bot. Without it, BACKSTAY_TELEGRAM_TOKEN.",
-    "gateways.telegram.allow_users": "The ids of people who may write to the bot; * alone is everybody. Without this "
-    "and allow_chats, people are let in by a code.",
-    "gateways.telegram.allow_chats": "The ids of chats in which everybody may write to the bot.",
-    "gateways.telegram.pairing": "Whether people are let in by a code where nothing is allowed; otherwise nobody is.",
+    "gateways.telegram.allow_users": "The ids of people who may write to the bot; * alone means all people. Without "
+    "this and allow_chats, people are let in by a code.",
+    "gateways.telegram.allow_chats": "The ids of chats in which every member may write to the bot.",
+    "gateways.telegram.pairing": "Whether people are let in by a code while no allow-list is set; otherwise none are.",
     "gateways.telegram.agent": "The name of the agent that answers. Without it, the one that was asked last.",
     "gateways.telegram.groups": "Whether the bot answers messages of groups that mention it, or all that it receives.",
     "gateways.telegram.members": "Whether the members of a group share a session, or each has their own.",
@@ -470,13 +470,13 @@ def _check_zone(name: str) -> None:
 
 
 def _check_chats(telegram: TelegramSettings) -> None:
-    """Raise unless the allow-lists have ids: a name can change hands. Only the literal * allows everybody."""
+    """Raise unless the allow-lists have ids: a name can change hands. Only the literal * allows all people."""
     allowed = (*telegram.allow_users, *telegram.allow_chats)
     for one in allowed:
         if one != "*" and not _CHAT_ID.fullmatch(one):
             raise ConfigError(
                 f"gateways.telegram: {one!r} is not the id of a person or chat on Telegram",
-                hint="Write numbers such as 123456789, or -1001234567890 for a group; * alone allows everybody.",
+                hint="Write numbers such as 123456789, or -1001234567890 for a group; * alone allows all people.",
             )
     if "*" in allowed and len(allowed) > 1:
         raise ConfigError("gateways.telegram: * and others are allowed", hint="Write * alone, or no *.")

@@ -42,7 +42,7 @@ class Admission:
         return sender in self._paired
 
     async def names(self, sender: str) -> bool:
-        """Whether this person is allowed by name or by a code, and not only with a group or as anybody."""
+        """Whether this person is allowed by name or by a code, and not only with a group or by `*`."""
         if self._options.allow:
             return sender in self._options.allow
         return await self.allows(sender, sender)

@@ -165,7 +165,7 @@ class ChatGone(SendRefused):
 
 
 class PlaceMoved(SendRefused):
-    """The place does not exist any more. Send it to `instead`, and whatever follows."""
+    """The place does not exist any more. Send this and later messages to `instead`."""
 
     def __init__(self, reason: str, instead: ChatPlace) -> None:
         super().__init__(reason)

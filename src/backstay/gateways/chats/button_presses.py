@@ -30,7 +30,7 @@ class ButtonPresses:
         self._app, self._proof = tasks.app, tasks.proof
 
     async def take(self, update: Update, pressed: ButtonPress) -> None:
-        """Store a press, do what the button says, and tell the person who pressed it what became of it."""
+        """Store a press, execute the action of the button, and show the result to the person who pressed it."""
         made = Press(
             id=pressed.id,
             button=pressed.button,
@@ -72,7 +72,7 @@ class ButtonPresses:
 
 
 async def rights_of(admission: Admission, sender: str, place: ChatPlace) -> Rights:
-    """What a person may decide. One who is only let in with a group, or as anybody, decides nothing."""
+    """The calls that a person may decide on. One who is only admitted with a group, or by `*`, decides on none."""
     if admission.is_approver(sender):
         return "all"
     if not await admission.names(sender):

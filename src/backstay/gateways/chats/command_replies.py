@@ -271,12 +271,12 @@ class CommandReplies:
 
 
 def constant(owner: str, notice: NewNotice) -> Write[NewNotice]:
-    """A write that does nothing but return what the chat is told."""
+    """A write that only returns the reply to the chat."""
     return Write(name="reply", owner=owner, verb=lambda _: notice)
 
 
 def _then(write: Write[T], say: Callable[[T], NewNotice]) -> Write[NewNotice]:
-    """A write that returns what the chat is told about the result."""
+    """A write that returns the reply to the chat about its result."""
     return Write(name=write.name, owner=write.owner, verb=lambda tx: say(write.verb(tx)))
 
 

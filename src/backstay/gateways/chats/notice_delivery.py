@@ -1,4 +1,4 @@
-"""Shows notices in chats: sends each once, edits it while what it tells changes, and asks for approvals.
+"""Shows notices in chats: sends each once, edits it while its state changes, and asks for approvals.
 
 Everything follows from the state of the store, so it does not matter where a decision was made, or by which process.
 """
@@ -51,7 +51,7 @@ class NoticeDelivery:
         self._changed.set()
 
     async def run(self) -> None:
-        """Show what is due now, and then whatever becomes due."""
+        """Show the due notices, now and as they become due."""
         with self._app.subscribe((), everything=True) as subscription:
             self._changed = subscription.changed
             await self._tasks.persist("showing notices", self._next)

@@ -1,4 +1,4 @@
-"""The texts of notices, from the state that they tell. The same state has the same text."""
+"""The texts of notices, each from the state that it shows. The same state has the same text."""
 
 from datetime import UTC, datetime
 
@@ -28,7 +28,7 @@ _WITHDRAW = ((NewButton("✖ Withdraw", WithdrawTurn()),),)
 
 
 class NextPhase(msgspec.Struct, frozen=True):
-    """The state that a notice should tell now."""
+    """The state that a notice should show now."""
 
     name: str
     content: NoticeText
@@ -69,7 +69,7 @@ def problem_text(error: BackstayError) -> str:
 
 
 def acknowledgement(message: IncomingMessage, if_busy: IfBusy, accepted: Accepted) -> NewNotice | None:
-    """What the chat is told about a message to a busy session; None: its turn is next, and speaks for itself."""
+    """The notice about a message to a busy session; None: its turn is next, and needs no notice."""
     turn, session = accepted.turn, accepted.session
     if accepted.forked_from is not None:
         here = f"⑂ A copy of the session answers this.\n/here {session.id[-6:]} continues the copy in this chat."

@@ -1,4 +1,4 @@
-"""Markdown as the HTML that Telegram reads. Whatever the text is, the HTML is well-formed and shows all of it."""
+"""Markdown as the HTML that Telegram reads. For every text the HTML is well-formed and shows all of it."""
 
 import re
 from html import escape

@@ -88,7 +88,7 @@ class NewNotice(msgspec.Struct, frozen=True, kw_only=True):
         person: The platform's id of the person that it answers; None: no particular person.
         turn: The turn that it is about.
         call: The tool call that it asks about.
-        phase: The state that its text tells.
+        phase: The state that its text shows.
         final: Whether it never changes again.
     """
 
@@ -114,7 +114,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
         person: The person that it answers.
         turn: The turn that it is about.
         call: The tool call that it asks about.
-        phase: The state that its text tells.
+        phase: The state that its text shows.
         text: Its text.
         rows: Its buttons.
         version: Grows with every change of text or buttons.
@@ -157,7 +157,7 @@ class WatchedNotice(msgspec.Struct, frozen=True, kw_only=True):
         approval: The decision on its call; None: the call is gone.
         undecided: Whether the call still waits for a decision.
         decided_by: Who pressed its button: a name for people.
-        decided_at: When somebody decided, in milliseconds since 1970 (UTC).
+        decided_at: The time of the decision, in milliseconds since 1970 (UTC).
         now: When this was read.
     """
 
@@ -236,7 +236,7 @@ class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def may_decide(rights: Rights, sender: str, asker: str | None) -> bool:
-    """Whether a person may decide on a call of a turn that answers this person, or nobody of the platform."""
+    """Whether a person may decide on a call of a turn that answers this person, or no person of the platform."""
     if rights == "all":
         return True
     if asker is None:

@@ -166,7 +166,7 @@ def receive(
 
 
 def move_cursor(gateway: OpenGateway, cursor: str) -> Write[None]:
-    """Store the cursor alone, after messages that concern nobody.
+    """Store the cursor alone, after messages that are ignored.
 
     Args:
         gateway: The proof.
@@ -358,7 +358,7 @@ def stop_delivery(gateway: OpenGateway, delivery: DeliveryId, reason: str) -> Wr
 def move_destination(
     gateway: OpenGateway, old: str, new: str, *, chats: tuple[str, str] | None = None
 ) -> Write[tuple[SessionId, ...]]:
-    """Send to another destination whatever is sent to this one: a chat got another id, or a topic is gone.
+    """Send all answers for this destination to another one: a chat got another id, or a topic is gone.
 
     Args:
         gateway: The proof.

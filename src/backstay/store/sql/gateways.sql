@@ -261,7 +261,7 @@ DELETE FROM buttons WHERE notice_id = :notice
 INSERT INTO buttons (id, notice_id, action) VALUES (:id, :notice, :action)
 
 -- name: button
--- No row: nobody ever saw such a button, or its notice is gone.
+-- No row: there never was such a button, or its notice is gone.
 -- One press of one button of a notice is used.
 SELECT b.id, b.notice_id AS notice, b.action,
     (SELECT u.used_in FROM buttons u WHERE u.notice_id = n.id AND u.used_in IS NOT NULL LIMIT 1) AS used_in,
@@ -273,7 +273,7 @@ WHERE b.id = :id AND n.owner = :owner AND n.gateway = :gateway
 UPDATE buttons SET used_in = :used_in, used_by = :used_by, used_at = :now WHERE id = :id AND used_in IS NULL
 
 -- name: doubt_notices
--- The last poller began to send these. Nobody knows whether they arrived.
+-- The last poller began to send these. It is not known whether they arrived.
 UPDATE notices SET state = 'unknown' WHERE state = 'sending' AND owner = :owner AND gateway = :gateway
 
 -- name: due_notices

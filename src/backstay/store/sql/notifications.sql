@@ -1,5 +1,5 @@
 -- name: is_notable
--- What other programs are told: ends of turns, calls that wait for a person, and changes of the session itself. The body
+-- Notifications for other programs: ends of turns, calls that wait for a person, and changes of the session. The body
 -- of a call contains its arguments, so some of the found ones need no approval.
 (e.kind IN (
     'turn_ended', 'turn_recorded', 'turn_folded', 'session_created', 'session_renamed', 'session_pinned',

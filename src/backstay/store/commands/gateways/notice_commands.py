@@ -129,7 +129,7 @@ def revise_notice(
         gateway: The proof.
         notice: The notice.
         content: Its new text and buttons.
-        phase: The state that the text tells.
+        phase: The state that the text shows.
         final: Whether it never changes again.
 
     Returns:

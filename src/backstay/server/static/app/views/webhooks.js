@@ -1,4 +1,4 @@
-// Webhooks in the settings: what is received and told, what could not be delivered; test, send again.
+// Webhooks in the settings: incoming and outgoing ones, and failed requests; test, send again.
 import { get, post } from "../api.js";
 import { count, day } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
@@ -27,7 +27,7 @@ function Outgoing({ one, read }) {
     await post(`${path}/retry`, notification ? { notification } : {});
     await Promise.all([list(), read()]);
   });
-  return html`<li class="row wrap"><span class="grow"><strong>${one.name}</strong><br /><span class="dim">tells <code>${one.url}</code>: ${one.events.map((name) => name.replaceAll("_", " ")).join(", ")}</span>${answer && html`<br /><span role="status">${answer}</span>`}</span>
+  return html`<li class="row wrap"><span class="grow"><strong>${one.name}</strong><br /><span class="dim">sends to <code>${one.url}</code>: ${one.events.map((name) => name.replaceAll("_", " ")).join(", ")}</span>${answer && html`<br /><span role="status">${answer}</span>`}</span>
     ${one.waiting > 0 && html`<span class="badge">${count(one.waiting, "session")} waiting</span>`}
     <button type="button" class="small" onClick=${test}>Test</button>
     ${one.failed > 0 && html`<button type="button" class="small" onClick=${list}>${one.failed} failed</button><button type="button" class="small" onClick=${() => retry()}>Send all again</button>`}
