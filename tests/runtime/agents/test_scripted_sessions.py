@@ -124,3 +124,11 @@ async def test_the_same_script_writes_the_same_events_twice(path: Path) -> None:
             for text in texts:
                 await events_of_turn(await session.send(text))
         assert roles_and_texts(await first.messages()) == roles_and_texts(await second.messages())
+
+
+@pytest.mark.parametrize(("words", "then"), [([], ""), (["calc 6*7"], "calculator: 42\n")])
+async def test_the_scripted_agent_names_the_files_that_it_was_sent(path: Path, words: list[str], then: str) -> None:
+    async with chat(path) as (_, session):
+        await (await session.send([*words, await session.upload(b"tea", name="tea.txt")])).outcome()
+        said = [message.text for message in await session.messages() if message.role == "assistant"]
+        assert "".join(said) == "You sent me tea.txt (text/plain, 3 bytes).\n" + then

@@ -31,7 +31,7 @@ from backstay.agents.scripted.script_commands import (
 )
 from backstay.agents.tools import MayHaveRun, Tool, ToolFailed
 from backstay.errors import AgentFailed
-from backstay.model.content import Body, Json, Text, Thought, ToolCall, ToolResult, Usage, text_of
+from backstay.model.content import Body, Json, Text, Thought, ToolCall, ToolResult, Usage, attachments_in, text_of
 from backstay.model.history.call_arguments import parse_arguments
 from backstay.model.message import Message
 
@@ -97,10 +97,11 @@ Args:
         read, written = sum(_count(message.text) for message in history), 0
         given, has_called = _given_back(turn, history), False
         read += _count(directions_of(turn.input.parts).instructions or "")
-        for result in given:
-            if new := earlier.without(Text(f"You gave me: {result}\n")):
+        received = [f"You gave me: {result}\n" for result in given] + _files_received(turn)
+        for line in received:
+            if new := earlier.without(Text(line)):
                 yield new
-        for command in () if given else parse(turn.input.text):
+        for command in () if received and not turn.input.text.strip() else parse(turn.input.text):
             if has_called and not _is_for_client(turn, command):
                 break
             async with aclosing(self._follow(command, turn, Usage(read, written), earlier)) as bodies:
@@ -218,6 +219,12 @@ def _given_back(turn: AgentTurn, history: tuple[Message, ...]) -> list[Json]:
     before = () if turn.input.text else history[-2:-1]
     results = [part for message in before if message.role == "tool" for part in message.parts]
     return [part.output for part in results if isinstance(part, ToolResult)]
+
+
+def _files_received(turn: AgentTurn) -> list[str]:
+    """Return a line for each file of the input."""
+    files = attachments_in(turn.input.parts)
+    return [f"You sent me {file.name} ({file.media_type}, {file.size:,} bytes).\n" for file in files]
 
 
 async def _called(turn: AgentTurn, tool: Tool, arguments: dict[str, Json]) -> str:
