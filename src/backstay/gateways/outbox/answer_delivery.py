@@ -39,6 +39,8 @@ from backstay.store.commands import Write, gateway_commands
 
 # So many chats are sent to at once.
 _MOST_SENDING = 16
+# So many deliveries are under way at most. Those that wait for their chat count, too: memory is bounded by this.
+_MOST_DELIVERING = 5_000
 # So many files are in memory at once.
 _MOST_UPLOADING = 2
 
@@ -55,12 +57,12 @@ class AnswerDelivery:
         # The end of the feed of a new store is 0, so the position alone does not show this.
         is_new = not self._proof.feed and not self._proof.cursor
         self._position: int | None = None if is_new else self._proof.feed
+        self._delivering, self._delivered = 0, asyncio.Event()
         self.ready = asyncio.Event()
 
     async def run(self) -> None:
         """Send the due answers, now and as they become due."""
         await self._tasks.persist("reading the feed", self._begin)
-        self.ready.set()
         with self._app.subscribe((), everything=True) as subscription:
             await self._tasks.persist("reading the feed", partial(self._read_on, subscription.changed))
 
@@ -70,6 +72,8 @@ class AnswerDelivery:
             ended = EndedTurns(sessions={}, next=end, more=False)
             await self._app.run(gateway_commands.mark_due(self._proof, ended))
             self._position = end
+        # Messages are received meanwhile, however much is due.
+        self.ready.set()
         await self._start_due()
         return True
 
@@ -96,12 +100,16 @@ class AnswerDelivery:
             )
             if not page:
                 return
+            while self._delivering >= _MOST_DELIVERING:
+                self._delivered.clear()
+                await self._delivered.wait()
             for delivery in page:
                 self._tasks.start(f"delivery {delivery.id}", partial(self._deliver, delivery), again=True)
             after = page[-1].id
 
     async def _deliver(self, delivery: Delivery) -> None:
         """Send all that is due for one destination, in order."""
+        self._delivering += 1
         try:
             await self._tasks.persist(
                 f"sending to {delivery.destination}", partial(self._deliver_next, delivery.id, [delivery])
@@ -109,6 +117,9 @@ class AnswerDelivery:
         except NotFound:
             # The session may be deleted at any moment, and its delivery with it.
             self._previews.drop(delivery.id)
+        finally:
+            self._delivering -= 1
+            self._delivered.set()
 
     async def _deliver_next(self, name: DeliveryId, known: list[Delivery]) -> bool:
         """Send one end of a turn. Returns whether nothing is left. `known` keeps the delivery between the attempts."""
