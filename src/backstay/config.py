@@ -35,7 +35,9 @@ class TelegramSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     allow_users: tuple[str, ...] = ()
     allow_chats: tuple[str, ...] = ()
     pairing: bool = True
+    approvers: tuple[str, ...] = ()
     agent: str = ""
+    if_busy: Literal["enqueue", "steer", "replace", "fork"] = "enqueue"
     groups: Literal["mentioned", "all"] = "mentioned"
     members: Literal["shared", "own"] = "shared"
     gather_texts: bool = False
@@ -192,6 +194,8 @@ MEANINGS = {
     "this and allow_chats, people are let in by a code.",
     "gateways.telegram.allow_chats": "The ids of chats in which every member may write to the bot.",
     "gateways.telegram.pairing": "Whether people are let in by a code while no allow-list is set; otherwise none are.",
+    "gateways.telegram.approvers": "The ids of people who may decide on every tool call; others decide on their own.",
+    "gateways.telegram.if_busy": "What happens to a message while a turn runs: enqueue, steer, replace or fork.",
     "gateways.telegram.agent": "The name of the agent that answers. Without it, the one that was asked last.",
     "gateways.telegram.groups": "Whether the bot answers messages of groups that mention it, or all that it receives.",
     "gateways.telegram.members": "Whether the members of a group share a session, or each has their own.",
@@ -478,6 +482,10 @@ def _check_chats(telegram: TelegramSettings) -> None:
                 f"gateways.telegram: {one!r} is not the id of a person or chat on Telegram",
                 hint="Write numbers such as 123456789, or -1001234567890 for a group; * alone allows all people.",
             )
+    if not all(map(_CHAT_ID.fullmatch, telegram.approvers)):
+        raise ConfigError(
+            f"gateways.telegram.approvers is {', '.join(telegram.approvers)}", hint="Write the ids of people."
+        )
     if "*" in allowed and len(allowed) > 1:
         raise ConfigError("gateways.telegram: * and others are allowed", hint="Write * alone, or no *.")
     if telegram.transcription_url and not telegram.transcription_url.startswith(("https://", "http://")):

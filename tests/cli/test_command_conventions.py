@@ -236,7 +236,7 @@ def test_with_json_every_command_writes_json_and_nothing_else(tmp_path: Path, fi
         ["migrate"], ["restore", "copy.db", "--db", "new.db"],
         ["move", "copy.db", "elsewhere.db"], ["doctor"], ["doctor", "--rescue", "saved"],
         ["tokens", "add", "robot"], ["tokens", "list"], ["webhooks", "list"], ["webhooks", "secret"], ["link"],
-        ["completion", "bash"], ["config"],
+        ["completion", "bash"], ["config"], ["gateway", "list"],
         ["send", "--session", first, "hello"], ["retry", first], ["edit", first, "other"], ["chat", "--session", first],
     ]  # fmt: skip
     done = subprocess.run(
@@ -255,11 +255,12 @@ def test_with_json_every_command_writes_json_and_nothing_else(tmp_path: Path, fi
         values = [json.loads(line) for line in out.splitlines()]
         assert all(isinstance(value, dict) for value in values), command
         assert len(values) == 1 or command[0] in ("follow", "chat", "export"), command
-    grouped = ("tokens", "schedules", "webhooks")
+    grouped = ("tokens", "schedules", "webhooks", "gateway")
     shown = {" ".join(command[:2]) if command[0] in grouped else command[0] for command in commands}
     # The others need a turn that runs or was cut off, or a question: see the tests of these commands.
     others = {"serve", "tokens revoke", "approve", "cancel", "compact", "deny", "resume", "schedules skip"}
     others |= {"webhooks failed", "webhooks retry", "webhooks test"}
+    others |= {f"gateway {verb}" for verb in ("telegram", "doctor", "pair", "invite", "remove")}
     assert set(verbs()) == shown | others
 
 

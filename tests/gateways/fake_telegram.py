@@ -85,6 +85,7 @@ class FakeTelegram:
     """Groups that became supergroups, and their new ids."""
     files: dict[str, bytes] = field(default_factory=dict)
     url: str = ""
+    webhook: str = ""
 
     def __post_init__(self) -> None:
         self._lock = threading.Condition()
@@ -201,6 +202,18 @@ class FakeTelegram:
         with self._lock:
             self._drafts.clear()
 
+    def written(self, chat: int = 42) -> list[tuple[int, str]]:
+        """The numbers and texts of what people wrote to a chat."""
+        with self._lock:
+            bodies = [update["message"] for update in self._updates if "message" in update]
+        return [(body["message_id"], body.get("text", "")) for body in bodies if body["chat"]["id"] == chat]
+
+    @property
+    def waiting(self) -> int:
+        """How many updates the bot has not confirmed."""
+        with self._lock:
+            return sum(update["update_id"] > self._confirmed for update in self._updates)
+
     def become_supergroup(self, chat: int, new: int) -> None:
         """A group gets another id. The bot is told so, in the old group."""
         with self._lock:
@@ -276,8 +289,8 @@ class FakeTelegram:
 
     async def _done(self, method: str, given: Json, fault: Fault | None) -> Json | list[Json] | bool | Response:
         match method:
-            case "getMe":
-                return BOT
+            case "getMe" | "getWebhookInfo" | "deleteWebhook":
+                return self._about_bot(method)
             case "getUpdates":
                 return await self._get_updates(given, fault)
             case "sendMessage" | "editMessageText" | "deleteMessage" | "sendMessageDraft":
@@ -302,7 +315,17 @@ class FakeTelegram:
             case _:
                 return _failed(404, f"Not Found: {method}")
 
-    async def _get_updates(self, given: Json, fault: Fault | None) -> list[Json]:
+    def _about_bot(self, method: str) -> Json | bool:
+        if method == "getMe":
+            return BOT
+        if method == "deleteWebhook":
+            self.webhook = ""
+            return True
+        return {"url": self.webhook, "has_custom_certificate": False, "pending_update_count": self.waiting}
+
+    async def _get_updates(self, given: Json, fault: Fault | None) -> list[Json] | Response:
+        if self.webhook:
+            return _failed(409, "Conflict: can't use getUpdates method while webhook is active")
         offset = int(given.get("offset", 0))
         with self._lock:
             self._confirmed = 0 if fault == "forget" else max(self._confirmed, offset - 1)

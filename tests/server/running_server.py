@@ -13,6 +13,7 @@ import msgspec
 
 from backstay.agents.adapters import AgentLike
 from backstay.config import Settings
+from backstay.gateways.configured_gateways import configured_gateways
 from backstay.server.application import Server
 from backstay.server.auth.authenticator import digest, new_secret
 from backstay.server.process.worker import WebServer, listen, web_server
@@ -82,7 +83,8 @@ class RunningServer:
 
     def _run(self, agents: Mapping[str, AgentLike], tracer: Tracer | None) -> None:
         async def serve() -> None:
-            self.application = Server(self.settings, agents, tracer=tracer)
+            gateways = configured_gateways(self.settings, {}, agents)
+            self.application = Server(self.settings, agents, tracer=tracer, gateways=gateways)
             self._server = web_server(self.settings, self.application)
             # From here on requests can be sent; until it has started, they wait in the queue of its socket.
             self._ready.set()

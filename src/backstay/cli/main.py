@@ -36,6 +36,7 @@ _VERBS = {
     "at": ("commands.schedule_verbs", "at", "Send a message at a moment."),
     "every": ("commands.schedule_verbs", "every", "Send a message again and again."),
     "schedules": ("commands.schedule_verbs", "schedules", "List, pause, resume, run and delete schedules."),
+    "gateway": ("operator.gateway_verbs", "gateway", "Let a chat platform talk to the agent, such as Telegram."),
     "waiting": ("commands.queue_commands", "waiting", "List turns that run and wait, and calls to approve."),
     "cancel": ("commands.queue_commands", "cancel", "Cancel the running turn of a session, in any process."),
     "compact": ("commands.queue_commands", "compact", "Summarise all messages of a session but the last ones."),

@@ -15,6 +15,9 @@ _MOST_AT_ONCE = 5
 _SECONDS_FOR_ONE = 6.0
 _SECONDS_FOR_ONE_PERSON = 30.0
 _MOST_KNOWN = 1_000
+# How often strangers may cause a read of the people who were let in.
+_MOST_READS = 10
+_SECONDS_FOR_ONE_READ = 0.5
 
 
 class Admission:
@@ -24,6 +27,7 @@ class Admission:
         self._tasks, self._platform, self._options = tasks, platform, tasks.options
         self._paired: frozenset[str] = frozenset()
         self._read_at: float | None = None
+        self._reads = _Bucket(_MOST_READS, _SECONDS_FOR_ONE_READ)
         self._limiter = _CodeLimiter()
 
     async def admits(self, message: IncomingMessage) -> bool:
@@ -38,7 +42,11 @@ class Admission:
             return self._options.allows(sender, chat)
         if not self._options.pairing:
             return False
-        await self._read_paired()
+        now = asyncio.get_running_loop().time()
+        is_recent = self._read_at is not None and now - self._read_at < self._options.recheck
+        # Who was let in a moment ago must not wait. Many strangers cannot cause more reads than this.
+        if not is_recent or (sender not in self._paired and self._reads.take(now)):
+            await self._read_paired(now)
         return sender in self._paired
 
     async def names(self, sender: str) -> bool:
@@ -51,11 +59,7 @@ class Admission:
         """Whether this person may decide on every tool call."""
         return sender in self._options.approvers
 
-    async def _read_paired(self) -> None:
-        """Read the admitted people, at most once in a while: strangers cannot cause more reads."""
-        now = asyncio.get_running_loop().time()
-        if self._read_at is not None and now - self._read_at < self._options.recheck:
-            return
+    async def _read_paired(self, now: float) -> None:
         proof = self._tasks.proof
         people = await self._tasks.app.run(pairing_commands.gateway_people(proof.name, owner=proof.owner))
         self._paired = frozenset(one.person for one in people if one.paired_at is not None)
@@ -80,22 +84,36 @@ class Admission:
             log.warning("%s: a pairing code was not given: %s", proof.name, error)
 
 
+class _Bucket:
+    """So many at once, and then one in so many seconds."""
+
+    def __init__(self, most: int, seconds: float) -> None:
+        self._most, self._seconds = most, seconds
+        self._left, self._at = float(most), 0.0
+
+    def take(self, now: float) -> bool:
+        """Take one, if there is one."""
+        self._left = min(self._most, self._left + (now - self._at) / self._seconds)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
 class _CodeLimiter:
     """A bucket for all strangers, and one code in a while for each."""
 
     def __init__(self) -> None:
-        self._left, self._at = float(_MOST_AT_ONCE), 0.0
+        self._bucket = _Bucket(_MOST_AT_ONCE, _SECONDS_FOR_ONE)
         self._last: dict[str, float] = {}
 
     def allows(self, person: str, now: float) -> bool:
         """Whether this person may ask for a code now."""
         if now - self._last.get(person, -_SECONDS_FOR_ONE_PERSON) < _SECONDS_FOR_ONE_PERSON:
             return False
-        self._left = min(_MOST_AT_ONCE, self._left + (now - self._at) / _SECONDS_FOR_ONE)
-        self._at = now
-        if self._left < 1:
+        if not self._bucket.take(now):
             return False
-        self._left -= 1
         if len(self._last) >= _MOST_KNOWN:
             self._last.clear()
         self._last[person] = now

@@ -1,13 +1,16 @@
 """The gateways that the settings name."""
 
 from collections.abc import Collection, Mapping
+from importlib.util import find_spec
 
 from backstay.config import Settings, TelegramSettings
 from backstay.errors import ConfigError
 from backstay.gateways.gateway_options import GatewayOptions
 from backstay.gateways.gateway_service import GatewayService
-from backstay.gateways.telegram.bot_token import TOKEN_VARIABLE, account_of, find_token
+from backstay.gateways.telegram.bot_token import TOKEN_VARIABLE, account_of, find_token, require_token
 from backstay.gateways.transcription import Transcription
+from backstay.model.gateways.gateway_report import GatewayReport
+from backstay.model.operations.findings import Finding
 
 TRANSCRIPTION_KEY = "BACKSTAY_TRANSCRIPTION_KEY"
 
@@ -44,26 +47,50 @@ def telegram_gateway(
     Raises:
         ConfigError: As for `configured_gateways`, and there is no token.
     """
-    token = _token(telegram, environment)
+    token = require_token(telegram, environment)
     if telegram.agent and telegram.agent not in agents:
         raise ConfigError(
             f"gateways.telegram.agent is {telegram.agent!r}, which is not an agent here",
             hint=f"Name one of these: {', '.join(agents) or 'none'}.",
         )
-    try:
-        # Imported here: only a server with a bot needs the extra.
-        from backstay.gateways.telegram.telegram_platform import TelegramPlatform  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            "a Telegram bot needs python-telegram-bot, which is not installed",
-            hint="Install the extra: pip install 'backstay[telegram]'",
-        ) from error
+    _require_extra()
+    # Imported here: only a server with a bot needs the extra.
+    from backstay.gateways.telegram.telegram_platform import TelegramPlatform  # noqa: PLC0415
+
     server = telegram.server.rstrip("/")
     return GatewayService(
         f"telegram/{account_of(token)}",
-        lambda: TelegramPlatform(_token(telegram, environment), server=server),
+        lambda: TelegramPlatform(require_token(telegram, environment), server=server),
         telegram_options(telegram, environment.get(TRANSCRIPTION_KEY, "")),
     )
+
+
+async def examine_gateways(
+    settings: Settings, environment: Mapping[str, str], reports: tuple[GatewayReport, ...], *, fix: bool = False
+) -> list[Finding]:
+    """Check the gateways of the settings. No message is received, so a poller is not disturbed.
+
+    Args:
+        settings: The settings.
+        environment: The environment, which may have a token.
+        reports: The reports about the gateways of the store.
+        fix: Whether a webhook, which prevents polling, is removed.
+
+    Raises:
+        ConfigError: An extra is not installed.
+    """
+    _require_extra()
+    from backstay.gateways.telegram.telegram_doctor import examine_telegram  # noqa: PLC0415  # as above
+
+    return await examine_telegram(settings, environment, reports, fix=fix)
+
+
+def _require_extra() -> None:
+    if find_spec("telegram") is None:
+        raise ConfigError(
+            "a Telegram bot needs python-telegram-bot, which is not installed",
+            hint="Install the extra: pip install 'backstay[telegram]'",
+        )
 
 
 def telegram_options(telegram: TelegramSettings, transcription_key: str = "") -> GatewayOptions:
@@ -72,20 +99,12 @@ def telegram_options(telegram: TelegramSettings, transcription_key: str = "") ->
     return GatewayOptions(
         allow=frozenset((*telegram.allow_users, *telegram.allow_chats)),
         pairing=telegram.pairing,
+        approvers=frozenset(telegram.approvers),
+        if_busy=telegram.if_busy,
+        previews=telegram.previews,
         agent=telegram.agent or None,
         groups=telegram.groups,
         members=telegram.members,
         gather_texts=telegram.gather_texts,
         transcription=Transcription(url=url, model=model, key=transcription_key) if url else None,
-        previews=telegram.previews,
     )
-
-
-def _token(telegram: TelegramSettings, environment: Mapping[str, str]) -> str:
-    token = find_token(telegram, environment)
-    if token is None:
-        raise ConfigError(
-            "the Telegram bot has no token",
-            hint=f"Get one from @BotFather. Write it into a file for --token-file, or set {TOKEN_VARIABLE}.",
-        )
-    return token

@@ -38,7 +38,8 @@ class GatewayService:
         """Receive and send until this is cancelled. A failure is logged when it changes."""
         while True:
             try:
-                async with self.connect() as platform:
+                # In a thread: it reads the token from a file, and certificates.
+                async with await asyncio.to_thread(self.connect) as platform:
                     await Gateway(app, platform, self.options, self.status).run()
             except SendRefused as error:
                 self._note("refused", str(error))

@@ -1,7 +1,6 @@
 """The ASGI application: the gate, the routes, and the runtime that lives as long as the server process."""
 
 import asyncio
-import math
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -21,12 +20,7 @@ from backstay.agents.adapters import AgentLike
 from backstay.agents.scripted.scripted_agent import ScriptedAgent
 from backstay.config import Settings
 from backstay.gateways.gateway_service import GatewayService
-from backstay.model.limits import Limits
-from backstay.runtime.app import open_app
-from backstay.runtime.compaction.policy import Compaction
-from backstay.runtime.owner_limits import OwnerLimits
-from backstay.runtime.timing import Timing
-from backstay.runtime.titles import first_words
+from backstay.runtime.served_app import served_app
 from backstay.server.auth.gate import Gate
 from backstay.server.error_formats import ERROR_RESPONSES
 from backstay.server.http.endpoint import Endpoint
@@ -42,6 +36,7 @@ from backstay.server.routes import (
     attachment_routes,
     event_routes,
     export_routes,
+    gateway_routes,
     history_routes,
     mark_routes,
     schedule_routes,
@@ -71,6 +66,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
     *event_routes.OPERATIONS,
     *schedule_routes.OPERATIONS,
     *webhook_routes.OPERATIONS,
+    *gateway_routes.OPERATIONS,
     *access_routes.OPERATIONS,
     *about_routes.OPERATIONS,
 )
@@ -103,24 +99,7 @@ class Server:
         tracer: Tracer | None = None,
         gateways: Sequence[GatewayService] = (),
     ) -> None:
-        self._app = open_app(
-            settings.db,
-            agents=agents,
-            owner=settings.owner,
-            on_interrupt=settings.on_interrupt,
-            notify=settings.notify,
-            titler=first_words if settings.titles else None,
-            timing=Timing(grace=settings.grace_seconds),
-            schedules=settings.schedules,
-            debug=settings.debug,
-            compaction=_compaction(settings.compact_tokens),
-            per_owner=_per_owner(settings),
-            limits=Limits(
-                sessions_per_owner=settings.sessions_per_owner or None,
-                stored_bytes_per_owner=settings.stored_bytes_per_owner or None,
-                document_bytes=settings.import_line_bytes,
-            ),
-        )
+        self._app = served_app(settings, agents)
         self._opened = False
         tracer = tracer or make_tracer()
         self.service = ServerState(
@@ -208,24 +187,6 @@ class Server:
             await self.service.close()
         finally:
             await self._app.close()
-
-
-def _compaction(tokens: int) -> Compaction | None:
-    """Compact windows above `tokens`; the tail keeps a fifth of that budget, a summary replaces the rest."""
-    return Compaction(budget=tokens, keep=tokens // 5) if tokens else None
-
-
-def _per_owner(settings: Settings) -> OwnerLimits:
-    """The limits per owner for one worker: the server-wide limits divided by the number of workers, rounded up."""
-
-    def share(limit: int) -> int:
-        return math.ceil(limit / settings.workers)
-
-    return OwnerLimits(
-        running_turns=share(settings.running_turns_per_owner),
-        live_agents=share(settings.live_agents_per_owner),
-        agent_processes=share(settings.agent_processes_per_owner),
-    )
 
 
 def _server_info(settings: Settings, agents: Mapping[str, AgentLike], why: str) -> ServerInfo:

@@ -68,6 +68,8 @@ class ServerState:
         metrics.pool_hits.set(pool.hits)
         for reason, count in pool.built.items():
             metrics.pool_misses.set(count, reason=reason)
+        for gateway in self.gateways:
+            metrics.note_gateway(gateway.status)
         metrics.save()
 
     def waiting_workers(self) -> tuple[WorkersWaiting, ...]:

@@ -145,6 +145,7 @@ def test_real_responses_match_the_document(client: httpx2.Client) -> None:
         f"/api/schedules/{schedule}",
         f"/api/schedules/{schedule}/log",
         "/api/schedules",
+        "/api/gateways",
         "/api/tokens",
         "/api/me",
         "/v1/models",
@@ -206,6 +207,9 @@ def names_in(client: httpx2.Client) -> dict[str, str]:
         "schedule": client.post("/api/schedules", json={"when": "day 9:00", "text": "tea?", "session": session}).json()[
             "id"
         ],
+        "platform": "telegram",
+        "account": "7",
+        "person": "42",
         "blob": "0" * 64,
         "webhook": "ops",
         "call": "c1",

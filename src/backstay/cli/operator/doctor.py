@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from backstay.cli.options import CommandOptions, store_options
-from backstay.cli.output import safe_text, screen
+from backstay.cli.output import screen
 from backstay.cli.output.exit_status import Exit
+from backstay.cli.output.findings_list import print_findings, print_verdict
 from backstay.model.operations.findings import Finding, Rescue
 from backstay.store import database_upkeep
 
@@ -21,8 +22,6 @@ Examples:
 
 Exit status: 0 nothing is wrong, 1 error, 2 wrong usage, 6 a problem was found, or data could not be rescued.
 """
-_SIGNS = {"fine": "ok", "note": "note", "wrong": "WRONG"}
-_COLOURS = {"fine": "green", "note": "yellow", "wrong": "red"}
 
 
 @click.command(epilog=EXAMPLES, short_help="Check a store and report problems.")
@@ -68,17 +67,12 @@ def _print_findings(options: CommandOptions, findings: list[Finding], *, repairs
     if options.json:
         screen.print_json({"sound": not wrong, "fixed": repairs, "findings": findings})
         return
-    width = max(len(one.about) for one in findings)
-    for one in findings:
-        sign = screen.styled(f"{_SIGNS[one.level]:<5}", fg=_COLOURS[one.level], bold=one.level == "wrong")
-        screen.print_line(f"{sign}  {one.about:<{width}}  {safe_text.one_line(one.detail)}")
-        if one.hint:
-            screen.print_line(f"{'':<5}  {'':<{width}}  → {safe_text.one_line(one.hint)}")
+    print_findings(findings)
     if repairs:
         screen.print_line(f"fixed: {', '.join(dict.fromkeys(repairs))}")
     if any(one.repair for one in findings):
         screen.print_line("Run `backstay doctor --fix` to apply the safe fixes.")
-    screen.print_line("Nothing is wrong." if not wrong else f"{screen.counted(len(wrong), 'problem')} found.")
+    print_verdict(findings)
 
 
 def _rescue(options: CommandOptions, folder: Path) -> None:

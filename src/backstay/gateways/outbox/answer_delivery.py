@@ -192,7 +192,7 @@ class AnswerDelivery:
             status.deferred += 1
         except SendUncertain as error:
             problem, result = error, PartUncertain(str(error))
-            status.doubtful += 1
+            status.unknown += 1
         stored = await self._app.run(
             gateway_commands.finish_part(
                 self._proof,

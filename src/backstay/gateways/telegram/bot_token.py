@@ -26,6 +26,21 @@ def find_token(telegram: TelegramSettings, environment: Mapping[str, str]) -> st
     return _checked(written, TOKEN_VARIABLE) if written.strip() else None
 
 
+def require_token(telegram: TelegramSettings, environment: Mapping[str, str]) -> str:
+    """The token in the named file, or else in the environment.
+
+    Raises:
+        ConfigError: As for `find_token`, and there is no token.
+    """
+    token = find_token(telegram, environment)
+    if token is None:
+        raise ConfigError(
+            "the Telegram bot has no token",
+            hint=f"Get one from @BotFather. Write it into a file for --token-file, or set {TOKEN_VARIABLE}.",
+        )
+    return token
+
+
 def account_of(token: str) -> str:
     """The id of the bot, which is not secret."""
     return token.partition(":")[0]

@@ -3,7 +3,7 @@
 import logging
 import re
 
-_TOKEN = re.compile(r"\b[0-9]+:[A-Za-z0-9_-]{8,}", re.ASCII)
+_TOKEN = re.compile(r"[0-9]+:[A-Za-z0-9_-]{8,}", re.ASCII)
 # These log the addresses that they request.
 _LOGGERS = ("httpx", "httpcore.connection", "httpcore.http11", "telegram.Bot", "telegram.ext.ExtBot")
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlencode
 
+import msgspec
 from telegram import Bot, BotCommand
 from telegram.error import InvalidToken
 from telegram.ext import AIORateLimiter, ExtBot
@@ -25,10 +26,32 @@ _MOST_UPDATES = 100
 _LONGEST_ANSWER = 200
 
 
+class BotFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What Telegram says about a bot.
+
+    Attributes:
+        name: The name of the gateway.
+        username: The name under which people find the bot.
+        reads_all: Whether it receives all messages of its groups, and not only those that name it.
+        joins_groups: Whether it may be added to groups.
+        has_webhook: Whether Telegram sends the messages to a webhook. Then the bot cannot be polled.
+        waiting: How many messages wait at Telegram.
+    """
+
+    name: str
+    username: str
+    reads_all: bool
+    joins_groups: bool
+    has_webhook: bool
+    waiting: int
+
+
 class TelegramPlatform(TelegramSender):
     """A bot. Use it with `async with`; `identify` connects."""
 
     def __init__(self, token: str, *, server: str = OFFICIAL, poll_seconds: int = 50) -> None:
+        # The library logs addresses as soon as a bot is made.
+        hide_tokens_in_logs()
         self._poll_seconds = poll_seconds
         base, files = f"{server}/bot", f"{server}/file/bot"
         self._updates = HTTPXRequest(connection_pool_size=1, pool_timeout=30)
@@ -45,7 +68,6 @@ class TelegramPlatform(TelegramSender):
         super().__init__(bot, Bot(token, base_url=base, base_file_url=files, request=self._previews))
 
     async def __aenter__(self) -> Self:
-        hide_tokens_in_logs()
         await self._previews.initialize()
         return self
 
@@ -99,3 +121,21 @@ class TelegramPlatform(TelegramSender):
         """The bytes of a file. Telegram gives bots files of at most 20 MB."""
         found = await translated(lambda: self._bot.get_file(file.id))
         return bytes(await translated(found.download_as_bytearray))
+
+    async def facts(self) -> BotFacts:
+        """What Telegram says about the bot. This receives no messages."""
+        name = await self.identify()
+        webhook = await translated(self._bot.get_webhook_info)
+        bot = self._bot.bot
+        return BotFacts(
+            name=name,
+            username=bot.username or "",
+            reads_all=bool(bot.can_read_all_group_messages),
+            joins_groups=bot.can_join_groups is not False,
+            has_webhook=bool(webhook.url),
+            waiting=webhook.pending_update_count,
+        )
+
+    async def remove_webhook(self) -> None:
+        """Let the bot be polled. The messages that wait are kept."""
+        await translated(lambda: self._bot.delete_webhook(drop_pending_updates=False))

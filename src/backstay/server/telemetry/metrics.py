@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from backstay.gateways.gateway_status import GatewayStatus
 from backstay.server.telemetry.logs import log
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -93,6 +94,29 @@ class Metrics:
         self.pool_hits = Counter("backstay_pool_hits_total", "Turns that reused a live agent.")
         self.pool_misses = Counter("backstay_pool_misses_total", "Built live agents, by reason.")
         self.refused = Counter("backstay_refused_total", "Requests rejected before routing, by reason.")
+
+        self.gateway_messages = Counter("backstay_gateway_messages_total", "Messages of chat platforms, by result.")
+        self.gateway_parts = Counter("backstay_gateway_parts_total", "Attempts to send to chats, by result.")
+        self.gateway_failures = Counter("backstay_gateway_poll_failures_total", "Failed requests for messages.")
+        self.gateway_polling = Counter("backstay_gateway_polling", "Workers that poll the platform.", level=True)
+        self.gateway_silence = Counter(
+            "backstay_gateway_silence_seconds", "Time since the platform answered a request for messages.", level=True
+        )
+
+    def note_gateway(self, status: GatewayStatus) -> None:
+        """Copy the counters of a gateway."""
+        name = status.name
+        for result in ("received", "ignored"):
+            self.gateway_messages.set(getattr(status, result), gateway=name, result=result)
+        for result in ("sent", "failed", "deferred", "unknown"):
+            self.gateway_parts.set(getattr(status, result), gateway=name, result=result)
+        self.gateway_failures.set(status.poll_failures, gateway=name)
+        self.gateway_polling.set(status.state == "polling", gateway=name)
+        silence = status.silent_seconds()
+        if silence is None:
+            self.gateway_silence.samples.clear()
+        else:
+            self.gateway_silence.set(silence, gateway=name)
 
     def _all(self) -> Iterable[Counter | Histogram]:
         return (one for one in vars(self).values() if isinstance(one, Counter | Histogram))

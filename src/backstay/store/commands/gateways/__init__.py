@@ -1,1 +1,1 @@
-"""Commands about the people and the chats of gateways."""
+"""Commands about the people and the chats of gateways, and reports about gateways."""

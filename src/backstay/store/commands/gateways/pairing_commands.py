@@ -1,9 +1,11 @@
 """Commands of pairing: people are let in by a code that a gateway gave them."""
 
+from backstay.errors import InvalidPayload, NotFound, TooLarge
 from backstay.model.codec import check_name, check_text
 from backstay.model.gateways.gateway import GatewayInfo, GatewayPerson, OpenGateway
 from backstay.store.commands.command import Read, Write
 from backstay.store.commands.input_checks import check_kind
+from backstay.store.engine import Transaction
 from backstay.store.verbs.gateways import pairing
 
 # A code is typed from one screen into another.
@@ -87,7 +89,9 @@ def confirm_code(gateway: str, code: str, *, owner: str) -> Write[GatewayPerson]
         name="confirm_code",
         owner=owner,
         wakes=False,
-        verb=lambda tx: pairing.confirm_code(tx, owner, gateway, "".join(filter(str.isalnum, code)).upper()),
+        verb=lambda tx: pairing.confirm_code(
+            tx, owner, _named(tx, gateway), "".join(filter(str.isalnum, code)).upper()
+        ),
     )
 
 
@@ -109,7 +113,7 @@ def invite(gateway: str, *, owner: str, seconds: float = _INVITATION_SECONDS) ->
         name="invite",
         owner=owner,
         wakes=False,
-        verb=lambda tx: pairing.invite(tx, owner, gateway, round(seconds * 1000)),
+        verb=lambda tx: pairing.invite(tx, owner, _named(tx, gateway), round(seconds * 1000)),
     )
 
 
@@ -131,5 +135,13 @@ def remove_person(gateway: str, person: str, *, owner: str) -> Write[GatewayPers
         name="remove_person",
         owner=owner,
         wakes=False,
-        verb=lambda tx: pairing.remove_person(tx, owner, gateway, person),
+        verb=lambda tx: pairing.remove_person(tx, owner, _named(tx, gateway), _named(tx, person)),
     )
+
+
+def _named(tx: Transaction, name: str) -> str:
+    """The name, which a stored gateway or person can have. No other name can be found."""
+    try:
+        return check_name("the name", name, tx.limits.name_bytes)
+    except (InvalidPayload, TooLarge) as error:
+        raise NotFound("there is no such gateway or person", hint="`backstay gateway` lists them.") from error

@@ -1,4 +1,4 @@
-// Settings: agents and their selection, theme, schedules, webhooks, tokens and browsers, retention, import.
+// Settings: agents and their selection, theme, schedules, webhooks, gateways, tokens and browsers, retention, import.
 import { importSession } from "../actions.js";
 import { get, post, remove } from "../api.js";
 import { day, isolated, named, size } from "../format.js";
@@ -7,6 +7,7 @@ import { attempt } from "../notices.js";
 import { about, isScripted } from "../server.js";
 import { theme } from "../theme.js";
 import { Dialog } from "./dialog.js";
+import { Gateways } from "./gateways.js";
 import { Schedules } from "./schedules.js";
 import { Webhooks } from "./webhooks.js";
 
@@ -15,7 +16,7 @@ const TOKEN_LIFETIMES = [["", "never expires"], ["1", "expires in a day"], ["7",
 export function Settings() {
   if (!about.value) return html`<${Dialog} title="Settings" kind="wide"><p class="dim">Waiting for the server…</p><//>`;
   return html`<${Dialog} title="Settings" kind="wide">
-    <${Answers} /><${Appearance} /><${Schedules} /><${Webhooks} /><${Tokens} /><${Retention} /><${Files} /><${Version} />
+    <${Answers} /><${Appearance} /><${Schedules} /><${Webhooks} /><${Gateways} /><${Tokens} /><${Retention} /><${Files} /><${Version} />
   <//>`;
 }
 
