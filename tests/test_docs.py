@@ -19,13 +19,14 @@ from psycopg.sql import SQL, Identifier
 
 import backstay
 from backstay import Address, open_store
-from backstay.config import Settings
+from backstay.config import Settings, choose
 from backstay.model import message
 from reference import PAGES as REFERENCE
 from reference.cli import verbs
 from tests.cli.installed_command import COMMAND
 from tests.documentation.code_blocks import PAGES, ROOT, Block, Command, blocks, named
 from tests.documentation.page_shell import PageShell
+from tests.documentation.telegram_reader import telegram_reader
 from tests.postgres_servers.postgres import Postgres
 
 _DATABASE = re.compile(r"environ\[\"(\w+_URL)\"\]")
@@ -35,7 +36,7 @@ _DIRECTIVE = re.compile(r"^ *(\w+) ([^;{]+)[;{ ]*$", re.MULTILINE)
 
 # Blocks that a test below checks without running them: pictures, and files of other programs or of ours.
 _LOOKED_AT = {"text": "", "nginx": ""}
-_FILES = {"backstay.service", "backstay.toml", "hooks.toml", "postgresql.conf"}
+_FILES = {"backstay.service", "backstay.toml", "hooks.toml", "postgresql.conf", "telegram.toml"}
 # All blocks that are never run. Add one only if it cannot be run.
 NOT_RUN = {
     ("README.md", "make test"),
@@ -55,6 +56,8 @@ NOT_RUN = {
     ("docs/howto/agents.md", "pip install 'backstay[mcp]'"),
     ("docs/howto/agents.md", "backstay chat --agent acp:gemini"),
     ("docs/howto/agents.md", "backstay send --workspace . --agent 'acp:/opt/agent --flag' '…'"),
+    ("docs/howto/telegram.md", "pip install 'backstay[telegram]'"),
+    ("docs/howto/telegram.md", "backstay gateway telegram --token-file bot-token --allow-user 123456789"),
     ("docs/howto/agents.md", "backstay serve --agent acp:claude --agent-directory '~/project'"),
 }
 
@@ -105,7 +108,7 @@ def test_each_command_of_a_page_succeeds(page: Path, tmp_path: Path, request: py
     names = {"/var/lib/backstay": str(tmp_path)}
     if "postgresql://localhost/backstay" in page.read_text():
         names["postgresql://localhost/backstay"] = request.getfixturevalue("new_database")()
-    with PageShell(tmp_path, names) as shell:
+    with PageShell(tmp_path, names) as shell, telegram_reader(page, shell) as reader:
         # Readers of a how-to already have a session.
         if page.parent.name == "howto":
             shell.names["ses_01kb…"] = a_conversation(shell.home)
@@ -116,7 +119,11 @@ def test_each_command_of_a_page_succeeds(page: Path, tmp_path: Path, request: py
                 shell.put(block.file, block.text)
             if block.language == "sh":
                 for command in filter(block.runs, block.commands):
+                    if reader is not None:
+                        reader.read(command)
                     shell.run(command)
+        if reader is not None:
+            reader.finish()
 
 
 def a_conversation(home: Path) -> str:
@@ -212,8 +219,10 @@ def test_a_file_of_a_page_names_only_paths_of_its_reader(tmp_path: Path) -> None
     assert tomllib.loads(written.read_text())["db"] == f"{tmp_path}/backstay.db"
 
 
-def test_the_file_of_settings_that_is_shown_has_settings_only() -> None:
-    assert set(tomllib.loads(the_file("backstay.toml"))) <= set(Settings.__struct_fields__)
+@pytest.mark.parametrize("name", ["backstay.toml", "telegram.toml"])
+def test_the_file_of_settings_that_is_shown_has_settings_only(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(the_file(name))
+    assert choose({"db": "x.db"}, {}, file=tmp_path / name).file is not None
 
 
 async def test_the_stream_that_is_shown_sends_heartbeats_and_continues(tmp_path: Path) -> None:
@@ -290,7 +299,7 @@ def test_every_command_that_is_mentioned_exists_with_its_options(where: str, men
     options = {word.partition("=")[0] for word in words if word.startswith("-") and word != "-"}
 
     command = verbs().get(name)
-    assert command or name in ("", "COMMAND", "tokens", "--help")
+    assert command or name in ("", "COMMAND", "tokens", "gateway", "--help")
     known = {option for one in (command.params if command else []) for option in [*one.opts, *one.secondary_opts]}
     assert options <= known | {"--help"}
 

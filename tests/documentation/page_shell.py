@@ -37,11 +37,12 @@ _SHELL = "trap : TERM\n"
 
 
 class PageShell:
-    """A shell in a folder. `names` maps the placeholders of a page to their values here."""
+    """A shell in a folder. `names` maps the placeholders of a page to their values here, `settings` are variables."""
 
     def __init__(self, folder: Path, names: Mapping[str, str]) -> None:
         self._folder, self._port, self._left = folder / "here", free_port(), ExitStack()
         self.home, self._log = folder / "home", folder / "server.log"
+        self.settings: dict[str, str] = {}
         self.names = {**names, "127.0.0.1:8642": f"127.0.0.1:{self._port}"}
         for made in (self._folder, self.home):
             made.mkdir()
@@ -129,6 +130,7 @@ class PageShell:
             "PYTHONUNBUFFERED": "1",
             "BACKSTAY_PORT": str(self._port),
             "BACKSTAY_PROBE": "",  # whatever else runs on this machine
+            **self.settings,
         }
 
 

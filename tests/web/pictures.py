@@ -7,6 +7,9 @@ from tempfile import TemporaryDirectory
 import httpx2
 from playwright.sync_api import Browser, expect, sync_playwright
 
+from tests.cli.installed_command import running
+from tests.documentation.chat_picture import chat_page
+from tests.gateways.fake_telegram import TOKEN, fake_telegram
 from tests.server.api_calls import answered, new_session
 from tests.server.server_process import serving
 from tests.web.browser_tab import Person, Tab
@@ -45,6 +48,7 @@ def main() -> None:
         take(browser, client, session, "phone", look_at_an_answer, phone=True)
         take(browser, client, rewritten(client), "lineage", look_at_the_lineage)
         take(browser, client, new_session(client), "after-crash", watch_it_crash)
+        take_chat(browser)
         browser.close()
 
 
@@ -56,6 +60,33 @@ def take(
         tab = person.tab(session)
         act(tab)
         tab.page.screenshot(path=TO / f"{name}.png", scale="css")
+
+
+def take_chat(browser: Browser) -> None:
+    """The picture of a Telegram chat: the server is killed while it answers, and started again."""
+    with TemporaryDirectory() as folder, fake_telegram() as telegram:
+        options = ("serve", "--port", "0", "--no-open")
+        settings = {
+            "BACKSTAY_AGENT": "scripted",
+            "BACKSTAY_TELEGRAM_TOKEN": TOKEN,
+            "BACKSTAY_GATEWAYS_TELEGRAM_SERVER": telegram.url,
+            "BACKSTAY_GATEWAYS_TELEGRAM_ALLOW_USERS": "42",
+            "BACKSTAY_ON_INTERRUPT": "resume",
+        }
+        db = Path(folder, "chat.db")
+        with running(Path(folder), db, *options, **settings) as server:
+            telegram.write("calc 3*15")
+            telegram.wait_for(lambda: any("45" in text for text in telegram.texts()))
+            telegram.write("slow 6")
+            telegram.wait_for(lambda: telegram.waiting == 0)
+            server.kill()
+        killed = int(telegram.write("Are you still there?").rpartition("/")[2])
+        with running(Path(folder), db, *options, **settings):
+            telegram.wait_for(lambda: any("still there" in text for text in telegram.texts()))
+        page = browser.new_page(viewport={"width": 420, "height": 100}, device_scale_factor=2)
+        page.set_content(chat_page(telegram, breaks={killed: "kill -9 of the server"}))
+        page.locator("body").screenshot(path=TO / "telegram.png", scale="css")
+        page.close()
 
 
 def furnished(client: httpx2.Client) -> str:
