@@ -10,6 +10,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
+from benchmarks.gateways import gateway_cost
 from benchmarks.instruments.figure import Figure, heading, rule
 from benchmarks.postgres import postgres_turns
 from benchmarks.runtime import live_agents, turn_outcome, turn_overhead
@@ -30,6 +31,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "postgres": postgres_turns.figures,
     "server": http_server.figures,
     "page": web_ui.figures,
+    "gateways": gateway_cost.figures,
 }
 
 
