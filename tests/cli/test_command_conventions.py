@@ -327,7 +327,9 @@ def test_unwritable_output_is_an_error_with_a_message(tmp_path: Path, file: Path
     assert len(done.stderr.splitlines()) == (1 if "--json" in arguments else 2)
 
 
-@pytest.mark.parametrize(("command", "code"), [("list", 0), ("show x", 1), ("doctor --quick", 0), ("send", 1)])
+@pytest.mark.parametrize(
+    ("command", "code"), [("list", 0), ("show no-such-session", 1), ("doctor --quick", 0), ("send", 1)]
+)
 def test_a_command_works_without_any_stream(tmp_path: Path, file: Path, command: str, code: int) -> None:
     a_store(file, sessions=1)
 
