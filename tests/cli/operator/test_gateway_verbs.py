@@ -80,13 +80,15 @@ def test_a_killed_bot_answers_what_was_written_meanwhile(
 
 def test_a_stopped_bot_gives_up_its_lease(tmp_path: Path, db: Path, telegram: FakeTelegram) -> None:
     telegram.write("the first")
-    with bot(tmp_path, db, telegram, "gateway", "telegram") as process:
+    with bot(tmp_path, db, telegram, "gateway", "telegram", "--log-level", "info") as process:
         wait_for_texts(telegram, 1)
         (running_one,) = backstay(tmp_path, db, telegram, "gateway", "list", "--json").json["gateways"]
         assert running_one["state"] in ("starting", "polling")
         assert running_one["received_at"] is not None
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
+        assert process.stderr is not None
+        assert "HTTP Request" not in process.stderr.read(), "a stranger could fill the log"
 
     (gateway,) = backstay(tmp_path, db, telegram, "gateway", "list", "--json").json["gateways"]
     assert (gateway["name"], gateway["state"], gateway["poller"]) == ("telegram/7", "stopped", None)

@@ -116,5 +116,7 @@ def set_up(level: str, form: Literal["auto", "json", "text"]) -> None:
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).propagate = True
+    # The HTTP client logs each request: one for every message of a stranger, and one a minute for an idle bot.
+    logging.getLogger("httpx").setLevel(logging.NOTSET if level == "debug" else logging.WARNING)
     # Uvicorn's access log would contain query strings; ours has only the operation.
     logging.getLogger("uvicorn.access").disabled = True
