@@ -36,6 +36,7 @@ class _Preview:
         self.place = ChatPlace.parse(delivery.destination)
         self.text, self.changed = PreviewText(), asyncio.Event()
         self.message = delivery.preview
+        self.last = ""
         self.stopped = False
         self.request: asyncio.Task[None] | None = None
 
@@ -101,15 +102,14 @@ class AnswerPreviews:
     async def _show(self, preview: _Preview) -> None:
         chat, pace = preview.place.chat, self._platform.pace(preview.place)
         seconds = pace.seconds if self._options.preview_seconds is None else self._options.preview_seconds
-        last = ""
         # A short answer needs no preview, least of all a message that has to be removed.
         await asyncio.sleep(seconds if pace.lasts is None else min(seconds, _FIRST_DRAFT))
         while not preview.stopped:
             await self._pauses.claim(chat, seconds)
             preview.changed.clear()
             text = preview.text.shown(self._platform.most_units)
-            if text != last or pace.lasts is not None:
-                last = text
+            if text != preview.last or pace.lasts is not None:
+                preview.last = text
                 await self._request(preview, text)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pace.lasts):
@@ -129,6 +129,9 @@ class AnswerPreviews:
                 shown = await self._platform.preview(preview.place, text, number=number, message=preview.message)
         except SendDeferred as error:
             self._pauses.note(preview.place.chat, error.seconds or 0.0)
+            # Nothing was shown: again, after the pause.
+            preview.last = ""
+            preview.changed.set()
         except SendRefused:
             preview.stopped = True
         except SendUncertain:
