@@ -14,7 +14,8 @@ from backstay.runtime.app import OnInterrupt
 from tests.databases import Place
 from tests.gateways.fake_telegram import TOKEN, FakeTelegram
 
-QUICK = GatewayOptions(allow=frozenset({"42"}), quiet=0.05, retry=0.01, takeover=0.05)
+# Only tests about acknowledgements see them, however slow the machine is.
+QUICK = GatewayOptions(allow=frozenset({"42"}), quiet=0.05, retry=0.01, takeover=0.05, acknowledge=60.0)
 
 
 async def echo(turn: AgentTurn) -> AsyncIterator[Text]:
