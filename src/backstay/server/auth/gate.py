@@ -31,7 +31,8 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+    "manifest-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'; require-trusted-types-for 'script'"
 )
 SECURITY_HEADERS = {
     "content-security-policy": CSP,

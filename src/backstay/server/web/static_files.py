@@ -18,6 +18,8 @@ KINDS = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
     ".json": "application/json",
+    ".png": "image/png",
+    ".webmanifest": "application/manifest+json",
 }
 
 

@@ -15,7 +15,7 @@ from backstay.server.server_state import ServerState
 from backstay.server.telemetry.metrics import Described
 from backstay.server.web.static_files import KINDS, Files
 
-PUBLIC = frozenset({"/", "/healthz", "/readyz", "/login"})
+PUBLIC = frozenset({"/", "/healthz", "/readyz", "/login", "/service-worker.js"})
 RUNNING = Described("backstay_store_turns_running", "gauge", "Running turns in all processes of this store.")
 WAITING = Described("backstay_store_turns_waiting", "gauge", "Waiting turns in all sessions of this store.")
 
@@ -75,6 +75,7 @@ class Pages:
             Route("/metrics", self.metrics, name="metrics"),
             Route("/api/openapi.json", self.document, name="document"),
             Route("/login", self.login, name="login"),
+            Route("/service-worker.js", self.service_worker, name="service_worker"),
             Route("/static/{path:path}", self.static, name="static"),
         ]
 
@@ -120,6 +121,11 @@ class Pages:
         """The page that a sign-in link opens."""
         request.scope["operation"] = "login"
         return self._files.answer("login.html", request)
+
+    async def service_worker(self, request: Request) -> Response:
+        """The service worker. Its path decides which pages it serves: all of them."""
+        request.scope["operation"] = "static"
+        return self._files.answer("service_worker.js", request)
 
     async def static(self, request: Request) -> Response:
         """A static file."""

@@ -9,6 +9,7 @@ import { route } from "./route.js";
 import { about, loadAbout } from "./server.js";
 import { loaded, loadMore } from "./session_list.js";
 import { nameOf } from "./session_rows.js";
+import "./service_worker.js";
 import "./shortcuts.js";
 import "./theme.js";
 import { Shell } from "./views/shell.js";
