@@ -93,10 +93,10 @@ reference: .venv/.installed ## write docs/reference from declarations in the cod
 	.venv/bin/python -m reference
 
 lock: .venv-lock/.uv-$(UV_VERSION) ## write requirements/*.lock from pyproject.toml (ARGS=--upgrade raises every pin)
-	$(COMPILE) pyproject.toml --group dev --extra acp --extra mcp --extra postgres --extra telegram $(ARGS) --output-file requirements/dev.lock
+	$(COMPILE) pyproject.toml --group dev --extra acp --extra mcp --extra postgres --extra push --extra telegram $(ARGS) --output-file requirements/dev.lock
 	$(COMPILE) pyproject.toml --constraints requirements/dev.lock $(ARGS) --output-file requirements/runtime.lock
 	$(COMPILE) --group pyproject.toml:build --constraints requirements/dev.lock $(ARGS) --output-file requirements/build.lock
-	$(COMPILE) pyproject.toml --group build --group test --extra acp --extra mcp --extra postgres --extra telegram --resolution lowest-direct --upgrade --output-file requirements/lowest.lock
+	$(COMPILE) pyproject.toml --group build --group test --extra acp --extra mcp --extra postgres --extra push --extra telegram --resolution lowest-direct --upgrade --output-file requirements/lowest.lock
 	$(COMPILE) tests/clients/python/requirements.in $(ARGS) --output-file tests/clients/python/requirements.lock
 
 vendor: ## bundle the libraries of the web UI again, from the versions in vendor/package-lock.json (needs npm)

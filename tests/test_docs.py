@@ -36,7 +36,7 @@ _DIRECTIVE = re.compile(r"^ *(\w+) ([^;{]+)[;{ ]*$", re.MULTILINE)
 
 # Blocks that a test below checks without running them: pictures, and files of other programs or of ours.
 _LOOKED_AT = {"text": "", "nginx": ""}
-_FILES = {"backstay.service", "backstay.toml", "hooks.toml", "postgresql.conf", "telegram.toml"}
+_FILES = {"backstay.service", "backstay.toml", "hooks.toml", "postgresql.conf", "push.toml", "telegram.toml"}
 # All blocks that are never run. Add one only if it cannot be run.
 NOT_RUN = {
     ("README.md", "make test"),
@@ -54,6 +54,7 @@ NOT_RUN = {
     ("docs/howto/deploy.md", "uv tool install ."),
     ("docs/howto/agents.md", "pip install 'backstay[acp]'"),
     ("docs/howto/agents.md", "pip install 'backstay[mcp]'"),
+    ("docs/howto/notifications.md", "pip install 'backstay[push]'"),
     ("docs/howto/agents.md", "backstay chat --agent acp:gemini"),
     ("docs/howto/agents.md", "backstay send --workspace . --agent 'acp:/opt/agent --flag' '…'"),
     ("docs/howto/telegram.md", "pip install 'backstay[telegram]'"),

@@ -115,6 +115,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     search_languages: tuple[str, ...] = ()
     compact_tokens: int = 100_000
     webhooks: Webhooks = Webhooks()
+    push_services: tuple[str, ...] = ()
+    push_contact: str = ""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "json", "text"] = "auto"
     gateways: GatewaySettings = GatewaySettings()
@@ -183,6 +185,8 @@ MEANINGS = {
     "compact_tokens": "The context size of the model: longer windows are compacted after a turn; 0: only on request.",
     "webhooks": "Requests of other programs (webhooks.in.NAME), and URLs that receive notifications "
     "(webhooks.out.NAME): tables in the file, or JSON in the environment.",
+    "push_services": "Further push services, besides those of the makers of browsers, as host or host:port.",
+    "push_contact": "The address under which push services reach the operator: mailto:admin@example.org, or a URL.",
     "demo": "Whether the scripted agent may crash the server on request, to demonstrate recovery; it restarts.",
     "debug": "Whether clients see the traceback of an agent that raises; only on a server for this machine alone.",
     "reload": "Whether the server restarts its workers when a Python file below the current directory changes.",

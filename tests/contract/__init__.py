@@ -18,6 +18,7 @@ from tests.contract.gateways.deliveries import DeliveryContract
 from tests.contract.gateways.notices import NoticeContract
 from tests.contract.gateways.notifications import NotificationContract
 from tests.contract.gateways.pairing import PairingContract
+from tests.contract.gateways.push import PushContract
 from tests.contract.gateways.received_messages import ReceivedMessageContract
 from tests.contract.history.compaction_turns import CompactingContract
 from tests.contract.history.context_proofs import ProofContract
@@ -90,5 +91,6 @@ class StoreContract(
     PairingContract,
     NoticeContract,
     NotificationContract,
+    PushContract,
 ):
     """Every fact a store must keep true."""

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, TypeVar
 
 from backstay.agents.adapters import AgentLike, agent_factory
 from backstay.clock import Clock, SystemClock
@@ -36,6 +36,9 @@ from backstay.runtime.titles import Titler, first_words, give_title
 from backstay.runtime.turns.agent_pool import Pool, Pooling
 from backstay.runtime.turns.runner import Runner
 from backstay.store import Store, commands, open_store
+from backstay.store.commands import Read, Write
+
+T = TypeVar("T")
 
 log = logging.getLogger("backstay.runtime")
 
@@ -334,6 +337,22 @@ class App(OwnerSessions):
         collected = await store.call(Store.collect, keep_closed_for=keep_closed_for)
         folded = await store.call(Store.fold, older_than=fold_after)
         return UpkeepReport(collected=collected, folded=folded, indexed=await store.call(Store.index))
+
+    async def run_for_all(self, command: Write[T] | Read[T]) -> T:
+        """Run a command of the store that concerns all owners. Servers use it.
+
+        Args:
+            command: A value that a function of `backstay.store.commands` made, without an owner.
+
+        Returns:
+            The command's result.
+
+        Raises:
+            ConfigError: The command is for one owner.
+        """
+        if command.owner is not None:
+            raise ConfigError(f"{command.name} is a command of {command.owner!r}", hint="Run it for its owner.")
+        return await self._supervisor.store.run(command)
 
     async def load(self) -> Load:
         """Count the running and waiting turns of all owners, in all processes.

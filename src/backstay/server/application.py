@@ -30,6 +30,7 @@ from backstay.server.http.problems import Refused
 from backstay.server.openai import operations as openai
 from backstay.server.process.background_upkeep import maintain_periodically
 from backstay.server.process.store_retry import OpeningObserver, Unobserved, retry_opening
+from backstay.server.push import push_routes
 from backstay.server.routes import (
     about_routes,
     access_routes,
@@ -67,6 +68,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
     *schedule_routes.OPERATIONS,
     *webhook_routes.OPERATIONS,
     *gateway_routes.OPERATIONS,
+    *push_routes.OPERATIONS,
     *access_routes.OPERATIONS,
     *about_routes.OPERATIONS,
 )
@@ -171,7 +173,7 @@ class Server:
             for chore in chores:
                 chore.add_done_callback(_log_failure)
             try:
-                async with self.service.webhooks.running(self._app):
+                async with self.service.webhooks.running(self._app), self.service.push.running(self._app):
                     yield
             finally:
                 for chore in chores:

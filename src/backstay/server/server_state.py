@@ -15,6 +15,7 @@ from backstay.server.auth.authenticator import Authenticator, Caller
 from backstay.server.auth.rate_limit import RateLimiter
 from backstay.server.http.error_responses import ErrorResponses
 from backstay.server.process.readiness import WorkersWaiting, saved
+from backstay.server.push.push_service import PushService
 from backstay.server.sse.coalesced_reads import SharedReads
 from backstay.server.sse.open_streams import OpenStreams
 from backstay.server.telemetry.metrics import Metrics
@@ -60,6 +61,7 @@ class ServerState:
         self.clock: Clock = SystemClock()
         self.agent_roots = roots_for_clients(settings)
         self.webhooks = OutgoingHooks(settings)
+        self.push = PushService(settings)
 
     def save_metrics(self) -> None:
         """Copy the pool's statistics into the metrics and save them for the other workers."""

@@ -212,6 +212,7 @@ def names_in(client: httpx2.Client) -> dict[str, str]:
         "person": "42",
         "blob": "0" * 64,
         "webhook": "ops",
+        "device": "1",
         "call": "c1",
     }
 

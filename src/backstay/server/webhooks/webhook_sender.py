@@ -59,7 +59,7 @@ class WebhookSender:
                 self._http().stream("POST", self._hook.url, content=content, headers=headers) as response,
             ):
                 # The status says it all. The body of the answer is not read, however long it is.
-                return _result(response), _asked(response, self._clock.now() / 1000)
+                return _result(response), retry_after(response, self._clock.now() / 1000)
         except TimeoutError:
             return PartDeferred(f"no answer within {TIMEOUT:g} seconds"), None
         except (httpx2.HTTPError, OSError) as error:
@@ -115,7 +115,7 @@ def _result(response: httpx2.Response) -> PartResult:
     return PartRefused(f"HTTP {status}") if status in _PERMANENT else PartDeferred(f"HTTP {status}")
 
 
-def _asked(response: httpx2.Response, now: float) -> float | None:
+def retry_after(response: httpx2.Response, now: float) -> float | None:
     """The Retry-After header in seconds, or None."""
     written = response.headers.get("retry-after", "").strip()
     if written.isascii() and written.isdigit() and len(written) <= 9:

@@ -167,6 +167,13 @@ TABLES = (
         ),
     ),
     Table("buttons", ("id",), _words("id notice_id action used_in used_by used_at")),
+    Table(
+        "push_subscriptions",
+        ("owner", "number"),
+        _words("owner number endpoint public_key secret name text created_at"),
+    ),
+    Table("push_choices", ("session_id",), _words("session_id done needs_you")),
+    Table("push_keys", ("id",), _words("id private_key")),
 )
 
 # Workers, commit marks, the search index, and the moves themselves.

@@ -50,6 +50,7 @@ def delete(tx: Transaction, session: SessionId, owner: str, expect_revision: int
     tx.run("drop_marks", session=session)
     tx.run("drop_addresses", session=session)
     deliveries.drop_of_session(tx, session, owner)
+    tx.run("drop_push_choice", session=session)
     dead, alive = _family(tx, session)
     own = [window for member in dead for window in values(tx, "windows_of", session=member)]
     needed = Needed(tx, set(own), alive)

@@ -1,10 +1,12 @@
 // The header of the conversation: title, connection state and actions.
 import { compact, destroy, downloadSession, end, fork, redo, undo, updateSession } from "../actions.js";
+import { readChoice, setChoice } from "../devices.js";
 import { openDialog, sidebar } from "../dialog_state.js";
 import { connection } from "../event_stream.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { Icon } from "../icon.js";
 import { acceptOrCancel } from "../keyboard.js";
+import { attempt } from "../notices.js";
 import { currentSession, past, running, waiting } from "../open_session.js";
 import { go, route } from "../route.js";
 import { nameOf } from "../session_rows.js";
@@ -63,7 +65,12 @@ function Title({ session }) {
 function Menu({ session }) {
   const box = useRef(null);
   const [shown, setShown] = useState(false);
+  const [told, setTold] = useState(null);
   const idle = !running.value && !waiting.value.length && !past.value;
+  useEffect(() => {
+    if (shown) readChoice(session.id).then(setTold, () => setTold(null));
+  }, [shown, session.id]);
+  const choose = (change) => attempt(() => setChoice(session.id, { ...told, ...change }));
   useEffect(() => {
     if (!shown) return undefined;
     const away = (event) => !box.current.contains(event.target) && setShown(false);
@@ -79,6 +86,8 @@ function Menu({ session }) {
     ["pin", session.pinned ? "Unpin" : "Pin", () => updateSession(session.id, { pinned: !session.pinned }), true],
     ["tag", "Tags…", () => (openDialog.value = "tags"), true],
     ["archive", session.archived ? "Unarchive" : "Archive", () => updateSession(session.id, { archived: !session.archived }), true],
+    ["bell", told?.done ? "Do not notify when done" : "Notify when done", () => choose({ done: !told.done }), told],
+    ["bell", told?.needs_you ? "Do not notify when I am needed" : "Notify when I am needed", () => choose({ needs_you: !told.needs_you }), told],
     ["save", "Export to a file", () => downloadSession(session.id), true],
     ["close", "Close session…", () => confirm("Close this session permanently? You can still read it.") && end(session.id), session.state === "open"],
     ["trash", "Delete…", () => confirm("Delete this session and all its messages?") && destroy(session.id), true],

@@ -1,4 +1,4 @@
-// Settings: agents and their selection, theme, schedules, webhooks, gateways, tokens and browsers, retention, import.
+// Settings: agents and their selection, theme, notifications, schedules, webhooks, gateways, tokens and browsers, retention, import.
 import { importSession } from "../actions.js";
 import { get, post, remove } from "../api.js";
 import { day, isolated, named, size } from "../format.js";
@@ -6,6 +6,7 @@ import { html, useEffect, useState } from "../html.js";
 import { attempt } from "../notices.js";
 import { about, isScripted } from "../server.js";
 import { theme } from "../theme.js";
+import { Devices } from "./devices.js";
 import { Dialog } from "./dialog.js";
 import { Gateways } from "./gateways.js";
 import { Schedules } from "./schedules.js";
@@ -16,7 +17,7 @@ const TOKEN_LIFETIMES = [["", "never expires"], ["1", "expires in a day"], ["7",
 export function Settings() {
   if (!about.value) return html`<${Dialog} title="Settings" kind="wide"><p class="dim">Waiting for the server…</p><//>`;
   return html`<${Dialog} title="Settings" kind="wide">
-    <${Answers} /><${Appearance} /><${Schedules} /><${Webhooks} /><${Gateways} /><${Tokens} /><${Retention} /><${Files} /><${Version} />
+    <${Answers} /><${Appearance} /><${Devices} /><${Schedules} /><${Webhooks} /><${Gateways} /><${Tokens} /><${Retention} /><${Files} /><${Version} />
   <//>`;
 }
 

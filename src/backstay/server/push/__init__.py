@@ -1,0 +1,1 @@
+"""Web Push: notifications of browsers, through the push services of their makers."""

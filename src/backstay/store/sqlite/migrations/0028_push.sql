@@ -1,0 +1,29 @@
+-- Web Push: the devices of each owner, what they are told about a session, and the key that names this store to the push
+-- services.
+
+CREATE TABLE push_subscriptions (
+    owner       TEXT    NOT NULL,
+    number      INTEGER NOT NULL,
+    endpoint    TEXT    NOT NULL,
+    public_key  TEXT    NOT NULL,
+    secret      TEXT    NOT NULL,
+    name        TEXT    NOT NULL,
+    text        INTEGER NOT NULL CHECK (text IN (0, 1)),
+    created_at  INTEGER NOT NULL,
+    PRIMARY KEY (owner, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX push_endpoints ON push_subscriptions (owner, endpoint);
+
+-- Without a row, devices are told everything.
+CREATE TABLE push_choices (
+    session_id  TEXT    NOT NULL PRIMARY KEY REFERENCES sessions (id),
+    done        INTEGER NOT NULL CHECK (done IN (0, 1)),
+    needs_you   INTEGER NOT NULL CHECK (needs_you IN (0, 1))
+) STRICT, WITHOUT ROWID;
+
+-- One row. Browsers accept messages only from the key that they subscribed to, so it is made once.
+CREATE TABLE push_keys (
+    id           INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
+    private_key  TEXT    NOT NULL
+) STRICT;
