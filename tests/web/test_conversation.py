@@ -6,6 +6,9 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, expect
 
+from backstay import open_store
+from backstay.store.commands import gateway_commands
+from backstay.store.commands.gateways import pairing_commands
 from tests.server.api_calls import accepted, answered, new_session, until
 from tests.server.running_server import RunningServer
 from tests.web.browser_tab import Person
@@ -334,6 +337,24 @@ def test_the_settings_list_schedules_and_pause_run_and_delete_them(person: Perso
     line.get_by_role("button", name="Delete").click()
     expect(line).to_have_count(0)
     assert client.get("/api/schedules").json()["schedules"] == []
+
+
+def test_the_settings_list_gateways_and_let_a_person_in(person: Person, server: RunningServer) -> None:
+    with open_store(server.settings.db) as store:
+        proof = store.run(gateway_commands.open_gateway("telegram/7", owner=server.owner))
+        assert proof is not None
+        store.run(pairing_commands.give_code(proof, "42", "Ann", "ABCD2345"))
+        tab = person.tab()
+        tab.page.get_by_role("button", name="default, patient").click()
+        bot = tab.page.get_by_role("dialog", name="Settings").locator(".gateways > li")
+
+        expect(bot).to_contain_text("No message received yet")
+        bot.get_by_label("Code of a person").fill("abcd-2345")
+        bot.get_by_role("button", name="Let in").click()
+        expect(bot.locator(".people li")).to_contain_text("let in")
+        tab.page.once("dialog", lambda dialog: dialog.accept())
+        bot.get_by_role("button", name="Remove").click()
+        expect(bot.locator(".people li")).to_have_count(0)
 
 
 def test_a_token_that_expires_and_only_reads_is_made_in_the_settings(person: Person, client: httpx2.Client) -> None:
