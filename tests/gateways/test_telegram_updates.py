@@ -85,6 +85,13 @@ def test_any_update_is_understood_or_passed_over(raw: list[Json]) -> None:
             text.encode()
 
 
+def test_half_a_character_in_a_name_hides_no_message() -> None:
+    (update,) = parse_updates([copy.deepcopy(VALID[0]) | {"\ud800": ["\ud800"]}], 0, US)
+
+    assert update.cursor == "6"
+    assert update.message is not None
+
+
 def texts_in(update: Update) -> list[str]:
     found: list[str] = []
     if (message := update.message) is not None:

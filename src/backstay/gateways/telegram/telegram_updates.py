@@ -117,12 +117,25 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_updates(raw: object, offset: int, us: Account) -> Iterator[Update]:
     """The updates of an answer of the server, in their order. The cursor never moves back."""
-    entries = raw if isinstance(raw, list) else []
+    entries = [_with_whole_characters(entry) for entry in raw] if isinstance(raw, list) else []
     numbered = [(number, entry) for entry in entries if (number := _number_of(entry)) is not None]
     for number, entry in sorted(numbered, key=lambda pair: pair[0]):
         # A server that repeats earlier updates must not move the offset back.
         offset = max(offset, number + 1)
         yield _parsed(str(offset), entry, us)
+
+
+def _with_whole_characters(value: object) -> object:
+    """The value without halves of characters: JSON may have them, also in names that nobody reads."""
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case list():
+            return [_with_whole_characters(inner) for inner in value]
+        case dict():
+            return {_with_whole_characters(name): _with_whole_characters(inner) for name, inner in value.items()}
+        case _:
+            return value
 
 
 def _number_of(entry: object) -> int | None:
