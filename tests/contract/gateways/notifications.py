@@ -7,13 +7,14 @@ import pytest
 from backstay.errors import InvalidPayload, LeaseLost, NotFound
 from backstay.model.content import Text, ToolCall
 from backstay.model.gateways.delivery import PartDeferred, PartRefused, PartSent
-from backstay.model.gateways.notification import NextNotification, Notification, NotificationKind
+from backstay.model.gateways.notification import PUSH, NextNotification, Notification, NotificationKind
 from backstay.model.ids import DeliveryId
 from backstay.model.limits import Limits
 from backstay.model.turn import Completed, Failed
 from backstay.store import Store
 from backstay.store.commands import gateway_commands
 from backstay.store.commands.gateways import notification_commands
+from backstay.store.commands.gateways.gateway_reports import gateway_reports
 from backstay.testing.manual_clock import ManualClock
 from tests.contract.base import LEASE, ContractBase, OpenAnother
 from tests.contract.builders import ME, STRANGER, new_session, run, say, start
@@ -114,6 +115,12 @@ class NotificationContract(ContractBase):
 
         assert before == []
         assert [notification.text for notification in after] == ["a new answer"]
+
+    def test_a_sender_of_notifications_is_not_listed_as_a_chat(self, store: Store) -> None:
+        Sender(store)
+        Sender(store, PUSH)
+
+        assert store.run(gateway_reports(owner=ME)) == ()
 
     def test_another_owner_is_told_nothing(self, store: Store) -> None:
         sender, mine = Sender(store), Sender(store, "webhook/theirs", STRANGER)

@@ -15,6 +15,11 @@ WEBHOOK = "webhook/"
 PUSH = "push"
 
 
+def sends_notifications(gateway: str) -> bool:
+    """Whether the gateway of this name sends notifications, and is no account on a chat platform."""
+    return gateway == PUSH or gateway.startswith(WEBHOOK)
+
+
 class Notification(msgspec.Struct, frozen=True, kw_only=True):
     """One notification. It follows from the event, the turn and the session, so it is the same at every attempt.
 

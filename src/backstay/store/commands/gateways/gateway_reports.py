@@ -1,6 +1,7 @@
 """The command that reports about gateways."""
 
 from backstay.model.gateways.gateway_report import GatewayReport, report_of
+from backstay.model.gateways.notification import sends_notifications
 from backstay.store.commands.command import Read
 from backstay.store.engine import Transaction
 from backstay.store.verbs.gateways import gateway_row, pairing
@@ -22,4 +23,5 @@ def _reports(tx: Transaction, owner: str) -> tuple[GatewayReport, ...]:
     return tuple(
         report_of(gateway, pairing.people(tx, owner, gateway.name), tx.now)
         for gateway in gateway_row.of_owner(tx, owner)
+        if not sends_notifications(gateway.name)
     )

@@ -23,14 +23,13 @@ from backstay.model.event import (
 from backstay.model.gateways.delivery import Delivery, Receipt
 from backstay.model.gateways.gateway import OpenGateway
 from backstay.model.gateways.notification import (
-    PUSH,
-    WEBHOOK,
     DeadLetter,
     NextNotification,
     NotableEvents,
     Notification,
     NotificationBacklog,
     NotificationKind,
+    sends_notifications,
 )
 from backstay.model.ids import DeliveryId, SessionId, TurnId, WindowId
 from backstay.model.message import Message
@@ -110,7 +109,7 @@ def begin(tx: Transaction, proof: OpenGateway) -> OpenGateway:
 def skip_history(tx: Transaction, session: SessionId, owner: str, last_event: int) -> None:
     """Send no notifications about the events of a session that was imported."""
     for gateway in gateway_row.of_owner(tx, owner):
-        if gateway.name == PUSH or gateway.name.startswith(WEBHOOK):
+        if sends_notifications(gateway.name):
             _add(tx, owner, gateway.name, session, last_event, due=0, closing=0)
 
 
