@@ -15,6 +15,7 @@ _AGAIN_SECONDS = 0.05
 _SCARCE = (errno.EMFILE, errno.ENFILE)
 # More than opening a store needs at once. An attempt that failed has closed its files, so some are free again.
 _ENOUGH = 16
+_HINT = "Close some files, or raise the limit (ulimit -n)."
 
 
 def retry_while_scarce(work: Callable[[], T], *, seconds: float, location: str) -> T:
@@ -39,13 +40,16 @@ def too_many_files(location: str) -> StoreUnavailable:
     """The error for a store that cannot be opened because the process has too many files open."""
     return StoreUnavailable(
         f"{location} cannot be opened: too many files are open",
-        hint="Close some files, or raise the limit (ulimit -n).",
+        hint=_HINT,
     )
 
 
 def _names_scarcity(error: BaseException | None) -> bool:
+    """Whether there were too few when the error was made, even if some are free again now."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _SCARCE:
+            return True
+        if isinstance(error, StoreUnavailable) and error.hint == _HINT:
             return True
         error = error.__cause__
     return False
