@@ -3,20 +3,25 @@
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import msgspec
 import pytest
 
+from backstay import open_store
 from backstay.server.application import OPERATIONS
 from backstay.server.http.operation import OCTETS, AnyOperation
 from backstay.server.openai.operations import OPERATIONS as WIRE
+from backstay.store.commands import gateway_commands
 from tests.databases import Place
+from tests.push.fake_push_service import FakePushService, fake_push_service
 from tests.server.agents import AGENTS
 from tests.server.api_calls import accepted, answered, new_session, until_said
 from tests.server.running_server import RunningServer, run_server
 from tests.server.stream_reader import Reader
+from tests.webhooks.fake_receiver import SECRET
 
 # These tests are about code above the store, or about rules of its contract: the engine cannot matter.
 pytestmark = pytest.mark.engines("sqlite")
@@ -37,6 +42,7 @@ BODIES: dict[str, Any] = {
     "mark_read": {"number": 1},
     "update_conversation": {"metadata": {"a": "b"}},
     "create_items": {"items": [{"role": "user", "content": "hello"}]},
+    "pair_person": {"code": "ABCD-2345"},
 }
 EVERYTHING = (*OPERATIONS, *WIRE)
 # A model has no owner: every authenticated client may use it.
@@ -44,7 +50,24 @@ NAMED = [operation for operation in EVERYTHING if "{" in operation.path and oper
 
 
 @pytest.fixture
-def victim(server: RunningServer) -> Iterator[dict[str, str]]:
+def push_service() -> Iterator[FakePushService]:
+    with fake_push_service() as service:
+        yield service
+
+
+@pytest.fixture
+def server(path: Place, tmp_path: Path, push_service: FakePushService) -> Iterator[RunningServer]:
+    """A server that tells a URL, and devices, of the victim's sessions."""
+    (tmp_path / "secret").write_bytes(SECRET)
+    hook = {"url": f"{push_service.url}/hook", "secret_file": str(tmp_path / "secret"), "owner": "victim"}
+    webhooks, services = {"out": {"theirs": hook}}, [push_service.place]
+    with run_server(path, AGENTS, webhooks=webhooks, push_services=services) as server, open_store(path) as store:
+        store.run(gateway_commands.open_gateway("telegram/4242", owner="victim"))
+        yield server
+
+
+@pytest.fixture
+def victim(server: RunningServer, push_service: FakePushService) -> Iterator[dict[str, str]]:
     """A session with every kind of state, and the id of one object of each kind."""
     with server.client("victim") as client:
         session = new_session(client)
@@ -63,8 +86,14 @@ def victim(server: RunningServer) -> Iterator[dict[str, str]]:
         token = client.post("/api/tokens", json={"name": CANARY}).json()["token"]["id"]
         wanted = {"when": "day 9:00", "text": CANARY, "session": session}
         schedule = client.post("/api/schedules", json=wanted).json()["id"]
+        device = {"subscription": push_service.subscription("phone"), "name": CANARY}
         before = seen(client, session)
         yield {
+            "webhook": "theirs",
+            "platform": "telegram",
+            "account": "4242",
+            "person": "4711",
+            "device": str(client.post("/api/push/devices", json=device).json()["number"]),
             "schedule": schedule,
             "session": session,
             "turn": turn,

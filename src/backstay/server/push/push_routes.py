@@ -5,10 +5,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from backstay.errors import NotFound
 from backstay.model.gateways.push_subscription import PushChoice
 from backstay.server.http.api_request import ApiRequest, ApiResponse, NoInput
 from backstay.server.http.operation import AnyOperation, Operation
-from backstay.server.http.problems import Refused, invalid
+from backstay.server.http.problems import Refused
 from backstay.store.commands.gateways import push_commands
 
 
@@ -83,7 +84,7 @@ async def remove_device(call: ApiRequest[NoInput, NoInput]) -> ApiResponse:
     """Send nothing more to a browser."""
     number = call.named("device")
     if not (number.isascii() and number.isdigit() and len(number) <= 15):
-        raise invalid("a device is named by its number")
+        raise NotFound(f"no device {number!r} of {call.owner!r}", hint="A device is named by its number.")
     await call.run(push_commands.unsubscribe_push(int(number), owner=call.owner))
     return ApiResponse()
 
