@@ -33,6 +33,7 @@ OF_A_DATABASE = {
     "move",
     "doctor",
     "webhooks",
+    "gateway",
     "completion",
     "config",
 }
