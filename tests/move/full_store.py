@@ -10,6 +10,7 @@ from backstay.model.gateways.arrival import Arrival, GatheredArrival
 from backstay.model.gateways.delivery import Delivery, Receipt
 from backstay.model.gateways.gateway import GatewayInfo, GatewayPerson
 from backstay.model.gateways.notice import ChatSettings, ChooseBusy, NewButton, NewNotice, Notice, NoticeText
+from backstay.model.gateways.push_subscription import PushChoice, PushSubscription
 from backstay.model.ids import SessionId, TurnId, UploadId
 from backstay.model.schedules.schedule import Schedule, ScheduleEntry
 from backstay.model.search.results import SearchHit
@@ -17,13 +18,14 @@ from backstay.model.session import SessionPatch
 from backstay.model.token import Token
 from backstay.model.turn import Completed
 from backstay.store.commands import gateway_commands
-from backstay.store.commands.gateways import notice_commands, pairing_commands
+from backstay.store.commands.gateways import notice_commands, pairing_commands, push_commands
 from tests.contract.builders import ME, STRANGER, Seen, look, run, start
 
 CHAT = Address.chat("matrix", "group", chat="kitchen")
 DESK = Address.workspace("/srv/repo", scope="run-7", agent="reviewer")
 PHOTO = b"\x00a photograph of a cat\xff" * 3_000
 HASTY = "hasty"
+DEVICE = "https://push.example.org/device"
 
 
 class FullStore(NamedTuple):
@@ -74,6 +76,7 @@ def fill_store(store: Store, turns: int = 0, cuts: int = 2) -> FullStore:
     store.run_schedule(store.create_schedule("month 1 9:00", store.create(owner=ME).id, "rent?", owner=ME).id, owner=ME)
     store.record(store.create(owner=STRANGER).id, [m.user("a harbour of mine")], owner=STRANGER)
     _deliver(store, store.create(owner=ME).id)
+    _subscribe(store, chat)
     return FullStore(chat, supervisor, fork, source, asked.turn.id, called, _upload(store, PHOTO[:100]), photo)
 
 
@@ -97,6 +100,13 @@ def _deliver(store: Store, session: SessionId) -> None:
         )
     )
     store.run(gateway_commands.close_gateway(gateway))
+
+
+def _subscribe(store: Store, session: SessionId) -> None:
+    """A device that is told when a person is needed in this session."""
+    store.run(push_commands.keep_push_key("a private key"))
+    store.run(push_commands.subscribe_push(DEVICE, owner=ME, public_key="key", secret="secret", name="phone"))
+    store.run(push_commands.choose_push(session, PushChoice(done=False), owner=ME))
 
 
 def _attach(store: Store, session: SessionId) -> str:
@@ -129,6 +139,8 @@ class StoreContents(NamedTuple):
     deliveries: tuple[tuple[Delivery, tuple[Receipt, ...]], ...]
     notices: tuple[Notice, ...]
     chat: ChatSettings
+    devices: tuple[PushSubscription, ...]
+    push_choices: tuple[PushChoice, ...]
 
 
 def contents_of(store: Store) -> StoreContents:
@@ -160,6 +172,8 @@ def contents_of(store: Store) -> StoreContents:
         _deliveries(store),
         store.run(notice_commands.due_notices("telegram/7", owner=ME)),
         store.run(notice_commands.chat_settings("telegram/7", "42", owner=ME)),
+        store.run(push_commands.push_subscriptions(owner=ME)),
+        tuple(store.run(push_commands.push_choice(one.id, owner=ME)) for one in store.list(owner=ME).sessions),
     )
 
 
