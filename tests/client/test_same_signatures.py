@@ -33,6 +33,7 @@ OF_A_PROCESS: dict[type, set[str]] = {
         "pool",
         "redeem",
         "run",
+        "run_for_all",
         "start_background",
         "subscribe",
         "run_upkeep",

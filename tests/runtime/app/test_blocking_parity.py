@@ -17,7 +17,18 @@ from backstay.store.commands import Read, Write
 PAIRS = [(App, BlockingApp), (Session, BlockingSession), (Turn, BlockingTurn)]
 # For servers, which are async; and what `with` does for a script.
 ASYNC_ONLY: dict[type, set[str]] = {
-    App: {"close", "handle", "holder", "observe_with", "owned_by", "redeem", "run", "start_background", "subscribe"},
+    App: {
+        "close",
+        "handle",
+        "holder",
+        "observe_with",
+        "owned_by",
+        "redeem",
+        "run",
+        "run_for_all",
+        "start_background",
+        "subscribe",
+    },
 }
 
 
