@@ -41,11 +41,12 @@ def run(home: Path, *arguments: str, **more: str) -> "subprocess.CompletedProces
     )
 
 
-def stop(shown: Terminal) -> None:
-    """Press Ctrl-C once it serves."""
+def stop(shown: Terminal, *, after: str = "") -> None:
+    """Press Ctrl-C once it serves, and once this can be read."""
     found = re.search(r"serving +(\S+)", shown.wait_for("workers"))
     assert found
     assert httpx2.get(f"{found[1]}healthz", trust_env=False, timeout=PATIENCE).status_code == 200
+    shown.wait_for(after)
     shown.control_c()
     assert shown.wait_for_end() == 0
 
@@ -121,14 +122,13 @@ def test_serve_names_the_agent_and_the_reason_in_one_line_without_the_key(tmp_pa
 def test_the_log_is_for_people_on_a_terminal_and_for_programs_anywhere_else(tmp_path: Path) -> None:
     environment = surroundings(tmp_path)
     with terminal([COMMAND, "serve", "--port", "0", "--db", "chat.db"], cwd=tmp_path, environment=environment) as shown:
-        stop(shown)
+        stop(shown, after="info    request operation=")
     with serving(tmp_path, "--db", "chat.db") as served, served.client() as client:
         assert client.get("/healthz").status_code == 200
+        until(lambda: "request" in [line["event"] for line in served.log()], "the request is in the log")
         assert served.terminate() == 0
 
-    assert b"info    request operation=" in shown.raw
     assert b'"event"' not in shown.raw
-    assert "request" in [line["event"] for line in served.log()]
 
 
 def test_the_log_of_a_server_has_the_traceback_of_an_agents_exception(tmp_path: Path) -> None:
