@@ -48,8 +48,14 @@ class PollerTasks:
             if again:
                 self._again[name] = work
             return
-        self._named[name] = self._group.create_task(work(), name=f"{self.proof.name} {name}")
-        self._named[name].add_done_callback(lambda task: self._ended(name, task))
+        coroutine = work()
+        try:
+            task = self._group.create_task(coroutine, name=f"{self.proof.name} {name}")
+        except RuntimeError:  # The group is ending: the next poller finds the work in the store.
+            coroutine.close()
+            return
+        self._named[name] = task
+        task.add_done_callback(lambda task: self._ended(name, task))
 
     def _ended(self, name: str, task: "asyncio.Task[None]") -> None:
         del self._named[name]
